@@ -13,9 +13,9 @@ import math
 import pathlib
 import sys
 
-LOSSES = ["exposed_comm", "bubble", "data_wait", "straggler", "compute_slowdown"]
+LOSSES = ["exposed_comm", "bubble", "data_wait", "straggler", "cpu_contention", "compute_slowdown"]
 # Colours that most colour-blind readers can distinguish (Okabe and Ito, 2008).
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"]
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#882255", "#e69f00"]
 
 
 def curve_of(point):
@@ -117,7 +117,7 @@ def plot_losses(axes, points, _):
     above, below = [0.0] * len(points), [0.0] * len(points)
     for loss, colour in zip(LOSSES, COLOURS):
         for place, point in zip(places, points):
-            share = 100 * point["loss_seconds"][loss] / point["step_seconds"]
+            share = 100 * point["loss_seconds"].get(loss, 0) / point["step_seconds"]
             base = above if share > 0 else below
             axes.bar(place, share, 0.6, bottom=base[place], color=colour,
                      label=loss.replace("_", " ") if place == 0 else None)

@@ -154,7 +154,7 @@ inline constexpr TimeRow rows[] = {
     {comm_core_wait, 0, "comm_core_wait_ms", "of core_wait_ms: for messages"},
     {between_core_wait, 0, "between_core_wait_ms", "of core_wait_ms: between steps"},
     {other_core_wait, 0, "other_core_wait_ms", "of core_wait_ms: in no pass"},
-    {core_straggler, 0, "core_straggler_ms",
+    {core_straggler, split, "core_straggler_ms",
      "of straggler_ms and core_wait_ms: after a rank that had no core"},
     {checkpoint_straggler, 0, "checkpoint_straggler_ms",
      "of straggler_ms: after a rank whose checkpoint took longer"},

@@ -20,7 +20,8 @@ using testing::HasSubstr;
 constexpr double rounding = 1e-9;
 
 double sum(const StepSplit& split) {
-  return split.times.sum(time_use::split) - split[T::period] - split[T::core_wait];
+  return split.times.sum(time_use::split) - split[T::period] - split[T::core_wait] -
+         split[T::core_straggler];
 }
 
 TEST(TimeSplit, OneRankOnlyComputesAndWaitsForData) {

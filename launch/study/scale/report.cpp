@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "launch/observe/report/table.h"
@@ -155,7 +156,27 @@ const Row* largest_of(std::span<const Row> rows, Mode mode) {
   return largest;
 }
 
-std::vector<std::string> verdicts_on(std::span<const Row> rows) {
+// Why the efficiency of `row` is unsure: too few runs, or too short ones; else empty.
+std::string doubt_of(const Study& study, std::span<const Row> rows, const Row& row) {
+  constexpr double enough_seconds = 1;
+  const Row& base =
+      *std::ranges::find(rows, row.point.mode, [](const Row& one) { return one.point.mode; });
+  const StudyOptions& options = study.options;
+  const auto steps =
+      row.point.mode == Mode::fixed_loss ? 1 : static_cast<double>(options.steps - options.warmup);
+  const double seconds =
+      steps * std::min(row.parts[TimePart::period], base.parts[TimePart::period]);
+  std::string doubt;
+  if (std::min(row.good, base.good) < 2) doubt = "a point has one run (give --repeats 3)";
+  if (seconds < enough_seconds)
+    doubt += fmt::format(
+        "{}a run is measured for {:.2g} s (give --steps {:.0f})", doubt.empty() ? "" : ", and ",
+        seconds,
+        static_cast<double>(options.warmup) + std::ceil(2 * steps * enough_seconds / seconds));
+  return doubt.empty() ? doubt : "; this is unsure: " + doubt;
+}
+
+std::vector<std::string> verdicts_on(const Study& study, std::span<const Row> rows) {
   std::vector<std::string> verdicts;
   for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss}) {
     const Row* const row = largest_of(rows, mode);
@@ -171,7 +192,7 @@ std::vector<std::string> verdicts_on(std::span<const Row> rows) {
       text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
                           loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
                           100 * *most / row->parts[TimePart::period]);
-    verdicts.push_back(text);
+    verdicts.push_back(text + doubt_of(study, rows, *row));
   }
   return verdicts;
 }
@@ -297,8 +318,8 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
       number(study.traits.item_name + "/s", "/" + study.traits.item_name + "_per_second", "{:.0f}"),
       number("efficiency", "/efficiency/median", "{:.1f} %", 100),
       words("", "/efficiency_interval", "{:.1f}", 100)};
-  constexpr std::array<const char*, loss_count> titles = {"comm", "bubble", "data", "straggler",
-                                                          "compute"};
+  constexpr std::array<const char*, loss_count> titles = {"comm",      "bubble",     "data",
+                                                          "straggler", "contention", "compute"};
   for (std::size_t i = 0; i < loss_count; ++i)
     columns.push_back(
         number(titles[i], fmt::format("/loss_shares/{}", loss_names[i]), "{:.1f}", 100));
@@ -315,7 +336,7 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
     text += fmt::format("* {}\n", shared_cores_note);
   }
-  for (const std::string& verdict : verdicts_on(rows))
+  for (const std::string& verdict : verdicts_on(study, rows))
     text += "verdict: " + verdict + "\n";
   for (const std::string& remark : remarks_on(rows))
     text += "note: " + remark + "\n";

@@ -146,6 +146,15 @@ std::string headline(const Study& study, std::span<const Row> rows) {
   if (row == nullptr) return {};
   std::size_t well = 0, all = 0;
   for (const Row& each : rows) {
+    // Weak and strong scaling share runs.
+    if (std::ranges::any_of(rows.first(static_cast<std::size_t>(&each - rows.data())),
+                            [&](const Row& before) {
+                              return before.point.layout() == each.point.layout() &&
+                                     before.point.ranks() == each.point.ranks() &&
+                                     before.point.global_batch == each.point.global_batch &&
+                                     before.point.settings == each.point.settings;
+                            }))
+      continue;
     well += static_cast<std::size_t>(each.good);
     all += each.runs.size();
   }
@@ -179,7 +188,7 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
   const std::vector<std::string> remarks = remarks_on(rows);
   body = failures(rows) + headline(study, rows) +
          report::verdict_html(
-             fmt::format("{}", fmt::join(verdicts_on(rows), "; ")),
+             fmt::format("{}", fmt::join(verdicts_on(study, rows), "; ")),
              remarks.empty() ? "" : "Some of these figures are doubtful: see below the tables.") +
          fmt::format(
              "<p>{}; {} steps per run{}; {} runs per point, in {} order.</p>\n<p>{}</p>\n"

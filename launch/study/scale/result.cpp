@@ -54,6 +54,18 @@ struct Sum {
   std::int64_t lines = 0, counted = 0;
 };
 
+// As core_wait, which the file counts within the others.
+void count_core_waits_once(Times& parts) {
+  using enum TimePart;
+  parts[compute] += std::exchange(parts[between_steps], 0);
+  // Parts and waits use different clocks.
+  const double behind = std::min(std::exchange(parts[core_straggler], 0), parts[straggler]);
+  const double own = std::clamp(parts[core_wait] - behind, 0.0, std::max(parts[compute], 0.0));
+  parts[straggler] -= behind;
+  parts[compute] -= own;
+  parts[core_wait] = own + behind;
+}
+
 Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
   LineReader lines(path);
   Sum sum;
@@ -69,7 +81,7 @@ Sum sum_of(const std::string& path, std::int64_t warmup, std::int64_t last) {
   } catch (const json::exception& error) {
     fail(ExitCode::data, "{}:{}: {}", path, sum.lines, error.what());
   }
-  sum.parts[TimePart::compute] += std::exchange(sum.parts[TimePart::between_steps], 0);
+  count_core_waits_once(sum.parts);
   return sum;
 }
 
@@ -200,7 +212,7 @@ std::optional<RunResult> load_result(const std::string& path, int ranks) {
                      .slowest_rank = text.at("slowest_rank"),
                      .place = text.at("place")};
     for (const TimeRow& row : told_times(time_use::split))
-      result.parts[row.part] = text.value(row.stem(), 0.0);
+      result.parts[row.part] = text.at(std::string(row.stem()));
     if (text.contains("joules_per_step")) result.joules_per_step = text["joules_per_step"];
     result.certificate = text.value("certificate", "");
     result.command_line = text.value("command_line", "");

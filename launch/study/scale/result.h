@@ -30,8 +30,7 @@ struct RunResult {
   int code = 0;
   std::string error;  // last words of a failed run's log
   // Seconds per step: means over ranks and measured steps, by the parts of time_split.jsonl, with
-  // the time between steps in compute. core_wait is contained in the others, which add up to the
-  // period.
+  // the time between steps in compute, and without core_wait, with which they add up to the period.
   Times parts{};
   // 0: the parts are per step; else sums of so many steps, until the target loss.
   std::int64_t steps_to_loss = 0;

@@ -9,7 +9,8 @@ namespace {
 
 std::array<double, loss_count> in_order(const Times& parts) {
   using enum TimePart;
-  return {parts[exposed_comm], parts[bubble], parts[data_wait], parts[straggler], parts[compute]};
+  return {parts[exposed_comm], parts[bubble],    parts[data_wait],
+          parts[straggler],    parts[core_wait], parts[compute]};
 }
 
 double steps_of(const RunResult& run) {

@@ -21,11 +21,12 @@
 
 namespace trireme::scale {
 
-inline constexpr int loss_count = 5;
+inline constexpr int loss_count = 6;
 inline constexpr std::array<std::string_view, loss_count> loss_names = {
-    "exposed_comm", "bubble", "data_wait", "straggler", "compute_slowdown"};
+    "exposed_comm", "bubble", "data_wait", "straggler", "cpu_contention", "compute_slowdown"};
 inline constexpr std::array<std::string_view, loss_count> loss_titles = {
-    "exposed communication", "pipeline bubble", "data wait", "straggler", "compute slowdown"};
+    "exposed communication", "pipeline bubble", "data wait", "straggler",
+    "CPU contention",        "compute slowdown"};
 
 struct Spread {
   double median = 0, min = 0, max = 0;

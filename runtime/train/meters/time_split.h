@@ -34,8 +34,8 @@ struct RankStep {
   FileReads slow_file{};  // if it waited for data: the file with the longest reads since
 };
 
-// Means over the ranks, in milliseconds; those of time_use::split except core_wait add up to
-// period. A job of one rank never waits in a collective.
+// Means over the ranks, in milliseconds; those of time_use::split except core_wait and
+// core_straggler add up to period. A job of one rank never waits in a collective.
 struct StepSplit {
   std::int64_t step = 0;  // from 1
   Times times{};

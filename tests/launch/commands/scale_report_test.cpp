@@ -2,6 +2,8 @@
 // Reports of `trireme scale` on varying, single and disturbed runs.
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "launch/study/scale/report.h"
 
 namespace trireme::test {
@@ -55,7 +57,7 @@ TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
   const auto rows = scale::attribute({{base, {run(1), run(1)}}, {point, {run(1), run(2)}}});
 
   EXPECT_EQ(rows[1].loss->interval->low, 0) << "not below";
-  EXPECT_THAT(scale::verdicts_on(rows),
+  EXPECT_THAT(scale::verdicts_on(small_study(), rows),
               testing::ElementsAre("weak scaling is 66.7 % efficient on 2 ranks as data=2, but "
                                    "runs vary by as much, so this shows no loss"));
 }
@@ -87,6 +89,31 @@ TEST(ScaleReport, BeginsWithThreeNumbersAndAVerdict) {
   EXPECT_LT(page.find("class=\"headline\""), page.find("<table>"));
   EXPECT_THAT(scale::html_report(study, std::vector{rows[0]}),
               Not(HasSubstr("class=\"headline\"")));
+}
+
+// Ranks without a core for most of the step; one run of 0.14 s per point, shared by both modes.
+TEST(ScaleReport, ContentionIsACauseAndShortRunsAreUnsure) {
+  const scale::Point base{.mesh = {.data = 1}, .global_batch = 8};
+  const scale::Point point{.mesh = {.data = 2}, .global_batch = 16};
+  const auto once = run_of({{TimePart::period, 0.007}, {TimePart::compute, 0.007}});
+  const auto crowded = run_of({{TimePart::period, 0.014},
+                               {TimePart::compute, 0.004},
+                               {TimePart::core_wait, 0.009},
+                               {TimePart::straggler, 0.001}});
+  scale::Point strong = base;
+  strong.mode = scale::Mode::strong;
+  const auto rows = scale::attribute({{base, {once}}, {point, {crowded}}, {strong, {once}}});
+  const scale::Study study = small_study();
+
+  EXPECT_NEAR(rows[1].loss->parts[4], 0.009, 1e-12);
+  EXPECT_NEAR(std::accumulate(rows[1].loss->parts.begin(), rows[1].loss->parts.end(), 0.0),
+              rows[1].loss->gap, 1e-12);
+  const std::string verdict = scale::verdicts_on(study, rows).front();
+  EXPECT_THAT(verdict, AllOf(HasSubstr("loses most by CPU contention (64.3 %"),
+                             HasSubstr("--repeats 3"), HasSubstr("--steps ")));
+  EXPECT_THAT(scale::csv_report(study, rows), HasSubstr("cpu_contention_seconds"));
+  EXPECT_THAT(scale::html_report(study, rows), HasSubstr("<b>2 of 2</b>"));
+  EXPECT_THAT(scale::verdicts_on(study, drifting_rows()).front(), Not(HasSubstr("unsure")));
 }
 
 TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {

@@ -262,7 +262,7 @@ TEST(ScaleSplit, TakesTheMedianRunAndTheSpreadOfAll) {
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.5);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.min, 0.25);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.max, 0.8);
-  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{1, 0, 0, 0, 0}));
+  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 6>{1, 0, 0, 0, 0, 0}));
 }
 
 TEST(ScaleSplit, OfAnEvenNumberOfRunsTheMiddleTwoCount) {
@@ -287,12 +287,15 @@ TEST_F(ScaleTest, StepsOfARunThatWasStoppedAreNoResult) {
   for (int step = 1; step <= 4; ++step) {
     lines +=
         R"({"period_ms":2,"compute_ms":1,"between_steps_ms":0.5,"data_wait_ms":0.5,"bubble_ms":0,)"
-        R"("straggler_ms":0,"exposed_comm_ms":0,"core_wait_ms":0,"slowest_rank":0})"
+        R"("straggler_ms":0,"exposed_comm_ms":0,"core_wait_ms":0.3,"core_straggler_ms":0,"slowest_rank":0})"
         "\n";
   }
   write_file(path, lines);
 
-  EXPECT_DOUBLE_EQ(scale::read_time_split(path, 1, 4).parts[TimePart::period], 2e-3);
+  const Times parts = scale::read_time_split(path, 1, 4).parts;
+  EXPECT_DOUBLE_EQ(parts[TimePart::period], 2e-3);
+  EXPECT_NEAR(parts[TimePart::core_wait], 0.3e-3, 1e-12);
+  EXPECT_NEAR(parts[TimePart::compute], 1.2e-3, 1e-12) << "with the time between steps";
   expect_error(
       ExitCode::data, [&] { static_cast<void>(scale::read_time_split(path, 1, 40)); },
       "4 of 40 steps");
@@ -404,7 +407,7 @@ TEST(ScaleSplit, StrongScalingExpectsEachRankToDoItsShare) {
 
   EXPECT_DOUBLE_EQ(rows[1].loss->ideal, 2);
   EXPECT_DOUBLE_EQ(rows[1].loss->efficiency.median, 0.8);
-  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 5>{0, 0, -0.25, 0, 0.75}));
+  EXPECT_EQ(rows[1].loss->parts, (std::array<double, 6>{0, 0, -0.25, 0, 0, 0.75}));
 }
 
 TEST(ScaleSplit, WithoutABaseThereIsNoEfficiency) {
