@@ -133,7 +133,7 @@ void TrainReports::write_end(const TrainingEnd& ending) {
        .load = load,
        .trials = std::move(trials),
        .time = std::chrono::system_clock::now()});
-  reporter_->console.finish(reporter_->ranks.fold().summary());
+  reporter_->console.finish(reporter_->ranks.fold().whole());
 }
 
 void TrainReports::stopped() {

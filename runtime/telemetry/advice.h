@@ -68,6 +68,7 @@ enum class Trouble : std::uint8_t {
   checkpoint,
   checkpoint_of_rank,  // of one rank only
   evaluation,
+  stopped,  // between starts
   other,
   non_finite  // losses or gradients
 };

@@ -123,9 +123,13 @@ std::string format_progress(const StepMetrics& last, const StepTotals& window,
 std::string format_summary(const RunSummary& summary, const ConsoleOptions& options) {
   const StepTotals& totals = summary.totals;
   std::string text = fmt::format(
-      "done: {} steps in {}, {} {}/s over all of it, {} in the steps alone; resident "
+      "done: {} steps in {}{}, {} {}/s over all of it, {} in the steps alone; resident "
       "memory of a rank at most {:.0f} MiB\n",
       totals.steps, format_duration(summary.wall_seconds),
+      summary.starts > 1
+          ? fmt::format(" ({} of them between its {} starts)",
+                        format_duration(1e-3 * totals[TimePart::stopped]), summary.starts)
+          : "",
       format_quantity(summary.wall_seconds > 0
                           ? static_cast<double>(totals.items) / summary.wall_seconds
                           : 0.0),
@@ -146,6 +150,7 @@ Console::Console(const ConsoleOptions& options, int descriptor)
 void Console::step(const StepMetrics& metrics) {
   for (StepTotals* const sum : {&totals_, &window_, &recent_})
     sum->add(metrics);
+  items_seen_ = metrics.items_seen;
   divergence_.add(metrics.step, metrics.loss);
   const bool last = metrics.step == options_.steps;
   if (terminal_) last ? put(line_start(descriptor_)) : draw(metrics);
@@ -169,7 +174,10 @@ Pace Console::pace(std::int64_t step) const {
 }
 
 void Console::finish(RunSummary summary) {
-  summary.totals = totals_;
+  if (summary.starts == 1)
+    summary.totals = totals_;
+  else
+    summary.totals.items = items_seen_;  // ranks.jsonl has neither items nor energy
   summary.divergence = divergence_;
   print(format_summary(summary, options_));
 }

@@ -68,6 +68,7 @@ class Console final : public MetricsSink {
   StepTotals totals_;
   StepTotals window_;  // since the last line
   Divergence divergence_;
+  std::int64_t items_seen_ = 0;
   double evaluation_seconds_ = 0;  // so far
   int evaluations_ = 0;
   StepTotals recent_;  // since the line before that, to smooth the progress line

@@ -92,7 +92,8 @@ constexpr Cause causes[] = {
     // The longest checkpoint delays all ranks.
     {TimePart::checkpoint, Trouble::checkpoint, &SlowRanks::checkpoint,
      Trouble::checkpoint_of_rank},
-    {TimePart::evaluation, Trouble::evaluation}};
+    {TimePart::evaluation, Trouble::evaluation},
+    {TimePart::stopped, Trouble::stopped}};
 
 Loss loss_of(const TimeRow& row, const RunSummary& summary, double seconds) {
   const auto* const cause = std::ranges::find(causes, row.part, &Cause::part);
@@ -301,9 +302,10 @@ Times seconds_of(const RunSummary& summary) {
   seconds[checkpoint] += summary.checkpoint_after_seconds;
   seconds[evaluation] = summary.evaluation_seconds;
   // The rest of the wall time, and other work in steps.
-  seconds[other] = std::max(0.0, summary.wall_seconds - summary.evaluation_seconds -
-                                     summary.checkpoint_after_seconds - totals[step] -
-                                     totals[checkpoint] + totals[other] - totals[other_core_wait]);
+  seconds[other] =
+      std::max(0.0, summary.wall_seconds - summary.evaluation_seconds -
+                        summary.checkpoint_after_seconds - totals[step] - totals[checkpoint] -
+                        totals[stopped] + totals[other] - totals[other_core_wait]);
   return seconds;
 }
 

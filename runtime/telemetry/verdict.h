@@ -59,6 +59,7 @@ struct Divergence {
 // `wall` is the loop from the first batch to the last evaluation.
 struct RunSummary {
   StepTotals totals;
+  std::int64_t starts = 1;  // that the summary covers
   double wall_seconds = 0;
   double evaluation_seconds = 0;        // part of the wall time
   double checkpoint_after_seconds = 0;  // part of the wall time, after the last step

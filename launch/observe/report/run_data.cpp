@@ -263,7 +263,7 @@ RunSummary summary_of(const RunData& run) {
 
 RunSummary times_of(const RunData& run) {
   if (run.ranks.fold.steps() == 0) return summary_of(run);
-  RunSummary summary = run.ranks.fold.summary();
+  RunSummary summary = run.ranks.fold.whole();
   summary.divergence = run.metrics.divergence;
   return summary;
 }

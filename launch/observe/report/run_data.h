@@ -47,7 +47,7 @@ struct RunData {
 
 // For the verdict: over all steps in the metrics.
 [[nodiscard]] RunSummary summary_of(const RunData& run);
-// For the last start, from its ranks' own times, if they are known.
+// The same from the ranks' own times, if they are known, with the stops between starts.
 [[nodiscard]] RunSummary times_of(const RunData& run);
 
 }  // namespace trireme::report

@@ -270,7 +270,7 @@ Figures figures_of(const RunData& run) {
   Pace pace{.step = 1e-3 * figures.recent_step_ms};
   if (all.evaluation_count > 0)
     pace.evaluation = all.evaluation_seconds / static_cast<double>(all.evaluation_count);
-  if (const StepTotals& known = times_of(run).totals; run.ranks.fold.steps() > 0)
+  if (const StepTotals& known = run.ranks.fold.summary().totals; run.ranks.fold.steps() > 0)
     pace.checkpoint = checkpoint_seconds(known, run.ranks.fold.last_step(), run.facts);
   if (run.ranks.fold.reached().empty())
     figures.remaining_seconds = seconds_left(all.last_step, run.planned_steps, run.facts, pace);
@@ -316,11 +316,7 @@ std::vector<Fact> facts_of(const RunData& run) {
 
 std::string verdict_of(const RunData& run) {
   const RunFold& ranks = run.ranks.fold;
-  if (ranks.steps() > 0) {
-    const std::string text = verdict_text(times_of(run), ranks.facts());
-    if (run.ranks.start_count < 2 || run.ranks.starts.empty()) return text;
-    return fmt::format("of the last start, after step {}:\n{}", run.ranks.starts.back().step, text);
-  }
+  if (ranks.steps() > 0) return verdict_text(times_of(run), ranks.facts());
   return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
 }
 

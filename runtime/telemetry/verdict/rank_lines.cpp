@@ -67,6 +67,7 @@ std::optional<RankLine> end_of(const nlohmann::json& json) {
 std::optional<RankLine> window_of(const nlohmann::json& json) {
   RankWindow window{.first = json.at("steps").at(0).get<std::int64_t>(),
                     .last = json.at("steps").at(1).get<std::int64_t>()};
+  window.time = time_in(json, "timestamp");
   const std::int64_t steps = window.last - window.first + 1;
   const auto of_all = static_cast<double>(steps);
   if (steps < 1) return std::nullopt;
@@ -114,7 +115,8 @@ std::string format_json(const RankWindow& window) {
   Json split = Json::object(), within = Json::object(), by_rank = Json::object();
   const Times parts = parts_of(window.totals.times);
   for (const TimeRow& row : told_times(time_use::of_run))
-    split[std::string(row.key)] = in_thousandths(parts[row.part] / steps);
+    if (row.part != TimePart::stopped)  // in no window
+      split[std::string(row.key)] = in_thousandths(parts[row.part] / steps);
   for (const TimeRow& row : times_in_order(time_use::within))
     within[std::string(row.key)] = in_thousandths(window.totals[row.part] / steps);
   for (const TimeRow& row : times_in_order(time_use::of_rank)) {

@@ -63,7 +63,7 @@ struct RunEnding {
 [[nodiscard]] std::string format_json(const RunEnding& end);
 
 // Nothing if a line is none of these, or incomplete. Missing values are 0; a window with lists of
-// different lengths is invalid. Of the timestamps only a start's is read back.
+// different lengths is invalid. An end's timestamp is not read back.
 using RankLine = std::variant<RunStart, RankWindow, RunEnding>;
 [[nodiscard]] std::optional<RankLine> parse_rank_line(std::string_view line);
 

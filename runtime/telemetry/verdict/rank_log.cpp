@@ -9,28 +9,35 @@ namespace {
 
 constexpr double shortest_ms = 10e3, share_of_run = 0.005;
 
-std::optional<KeepLine> lines_up_to(std::int64_t done, bool again) {
+bool is_up_to(std::int64_t done, const RankLine& line) {
+  if (const auto* const start = std::get_if<RunStart>(&line)) return start->step <= done;
+  if (const auto* const window = std::get_if<RankWindow>(&line)) return window->last <= done;
+  return std::get<RunEnding>(line).step <= done;
+}
+
+// Adds the kept ones to `fold`.
+std::optional<KeepLine> lines_up_to(std::int64_t done, bool again, RunFold& fold) {
   if (!again) return std::nullopt;
-  return [done](std::string_view line) {
+  return [done, &fold](std::string_view line) {
     const auto parsed = parse_rank_line(line);
-    if (!parsed) return false;
-    if (const auto* const start = std::get_if<RunStart>(&*parsed)) return start->step <= done;
-    if (const auto* const window = std::get_if<RankWindow>(&*parsed)) return window->last <= done;
-    return std::get<RunEnding>(*parsed).step <= done;
+    if (!parsed || !is_up_to(done, *parsed)) return false;
+    fold.take(*parsed);
+    return true;
   };
 }
 
 }  // namespace
 
 RankLog::RankLog(std::string path, RunStart start, bool again)
-    : file_(std::move(path), lines_up_to(start.step, again), [&start](std::string_view line) {
-        // The losses of starts that are cut off stay counted.
-        const auto parsed = parse_rank_line(line);
-        const auto* const cut = parsed ? std::get_if<RunStart>(&*parsed) : nullptr;
-        if (cut == nullptr) return;
-        start.lost.steps += cut->lost.steps;
-        start.lost.seconds += cut->lost.seconds;
-      }) {
+    : file_(std::move(path), lines_up_to(start.step, again, fold_),
+            [&start](std::string_view line) {
+              // The losses of starts that are cut off stay counted.
+              const auto parsed = parse_rank_line(line);
+              const auto* const cut = parsed ? std::get_if<RunStart>(&*parsed) : nullptr;
+              if (cut == nullptr) return;
+              start.lost.steps += cut->lost.steps;
+              start.lost.seconds += cut->lost.seconds;
+            }) {
   file_.append(format_json(start));
   fold_.start(start);
 }

@@ -24,12 +24,12 @@ class RankLog {
   void flush();
   // The run has done all its steps; flushes too.
   void end(const RunEnding& end);
-  // Over the written windows.
+  // Over the written windows, of earlier starts too.
   [[nodiscard]] const RunFold& fold() const { return fold_; }
 
  private:
-  LineFile file_;
   RunFold fold_;
+  LineFile file_;
   RankWindow open_;
   double written_ms_ = 0;
 };

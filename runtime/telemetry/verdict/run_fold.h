@@ -3,7 +3,7 @@
 // after it, however it ended:
 //   RunFold fold;
 //   for (line of ranks.jsonl) fold.line(line);
-//   if (fold.steps() > 0) text = verdict_text(fold.summary(), fold.facts());
+//   if (fold.steps() > 0) text = verdict_text(fold.whole(), fold.facts());
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-// For the last start; earlier ones may have had other ranks. Holds one window in memory.
+// Holds one window in memory.
 class RunFold {
  public:
   void start(const RunStart& start);
@@ -34,13 +34,22 @@ class RunFold {
   // Before the end the wall time is that of the steps seen. Memory, losses and items are not in the
   // file and are 0.
   [[nodiscard]] RunSummary summary() const;
+  // Of all starts, with the time between them; without ranks if starts had others. What the end
+  // tells, such as the load and trials, is of the last start.
+  [[nodiscard]] RunSummary whole() const;
 
  private:
   RunStart start_;
+  bool began_ = false;
   StepTotals totals_;
   std::vector<Times> ranks_;
   std::optional<RunEnding> end_;
   std::int64_t last_step_ = 0;  // of the last window
+  struct Earlier {
+    RunSummary all{.totals = {}, .starts = 0};
+    double until = 0;        // end of the last window before a start, in seconds since 1970
+    bool same_ranks = true;  // as this start
+  } earlier_;
 };
 
 }  // namespace trireme

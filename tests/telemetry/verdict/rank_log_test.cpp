@@ -169,6 +169,45 @@ TEST_F(RankLogTest, ARunThatGoesOnKeepsTheWindowsUpToItsCheckpoint) {
   EXPECT_THROW(RankLog(path(), start_at(0), false), Error) << "another run has it";
 }
 
+// Three starts of 4.1 s a step, of which the first lost a step, with 60 s in between.
+TEST_F(RankLogTest, TheVerdictOfARequeuedRunCoversItsStops) {
+  using std::chrono::seconds;
+  const std::chrono::system_clock::time_point begin{seconds(1'700'000'000)};
+  const auto run = [&](RankLog& log, std::int64_t first, std::int64_t last, double after) {
+    for (std::int64_t step = first; step <= last; ++step) {
+      StepMetrics metrics = step_number(step);
+      const double at = after + 4.1 * static_cast<double>(step - first + 1);
+      metrics.time =
+          begin + std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(at));
+      log.step(metrics, times_by_rank());
+    }
+    log.flush();
+  };
+  {
+    RankLog log(path(), start_at(0), false);
+    run(log, 1, 4, 0);  // until 16.4 s
+    run(log, 5, 5, 16.4);
+  }
+  {
+    RankLog log(path(), start_at(4), true);
+    run(log, 5, 8, 76.4);  // until 92.8 s
+  }
+  RankLog log(path(), start_at(8), true);
+  run(log, 9, 12, 152.8);
+  log.end({.step = 12, .wall_seconds = 17});
+
+  EXPECT_EQ(log.fold().summary().totals.steps, 4);
+  for (const RunSummary& whole : {log.fold().whole(), read_back().whole()}) {
+    EXPECT_EQ(whole.starts, 3);
+    EXPECT_EQ(whole.totals.steps, 12);
+    EXPECT_NEAR(whole.wall_seconds, 169.8, 0.01);
+    EXPECT_NEAR(seconds_of(whole)[T::stopped], 120, 0.01);
+    EXPECT_NEAR(seconds_of(whole).sum(time_use::of_run), whole.wall_seconds, 0.01);
+    EXPECT_NEAR(whole.ranks[1][T::late], 12 * 40, 1);
+    EXPECT_THAT(verdict(whole, facts), HasSubstr("stops between starts (70.7 %)"));
+  }
+}
+
 TEST_F(RankLogTest, LossesOfCutOffStartsStayCounted) {
   RunStart second = start_at(4), third = start_at(2);
   second.lost = {.steps = 3, .seconds = 1.5};
