@@ -2,6 +2,7 @@
 #include "launch/job/train_reports.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -93,6 +94,9 @@ void TrainReports::end(const TrainingEnd& ending) {
     write_end(ending);
   }
   if (request_.split_times && reporter_) write_time_split(ending.reports, *reporter_);
+  if (reporter_)
+    reporter_->certificate.files(ending.done, std::array{reporter_->directory.ranks_path(),
+                                                         reporter_->directory.log_path()});
 }
 
 void TrainReports::write_end(const TrainingEnd& ending) {

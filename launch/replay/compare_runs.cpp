@@ -3,11 +3,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
 
 #include "launch/observe/report/differences.h"
 #include "launch/replay/verify_run.h"
 #include "models/config.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/run_directory.h"
 
@@ -131,8 +138,19 @@ void add_settings(const std::string& directory, const std::string& other, RunChe
   }
 }
 
-// Lists the known reasons why the runs differ at `step`.
-void add_causes(const CertificateStart& here, const CertificateStart& there, RunCheck& check) {
+// environment.json of `start`; empty if a later start has replaced it.
+std::string environment_of(const std::string& run, const CertificateStart& start) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 26;
+  const auto text =
+      read_file_if_exists(RunDirectory::environment_in(run), largest, ExitCode::config);
+  return text && digest_text(checksum_of(*text)) == start.environment ? *text : "";
+}
+
+// Lists the known reasons why the runs differ at `step`; those of the machine first.
+void add_causes(const CertificateStart& here, const CertificateStart& there,
+                std::span<const EnvironmentDifference> environments, RunCheck& check) {
+  for (const auto& [name, left, right] : environments)
+    add(check, "  environment", fmt::format("{}: {} here; {} there", name, left, right), true);
   const auto said = [&](const char* what, const std::string& left, const std::string& right) {
     if (left != right) add(check, what, fmt::format("{} here; {} there", left, right), true);
   };
@@ -148,7 +166,45 @@ void add_causes(const CertificateStart& here, const CertificateStart& there, Run
        fmt::format("{}", fmt::join(there.hosts, ",")));
 }
 
+bool changes_results(std::string_view variable) {
+  constexpr std::array prefixes{"DNNL_",   "ONEDNN_", "OMP_",         "CUBLAS_",
+                                "NVIDIA_", "NCCL_",   "OMPI_MCA_coll"};
+  return std::ranges::any_of(prefixes,
+                             [&](const char* one) { return variable.starts_with(one); }) &&
+         !variable.ends_with("_VERBOSE") && !variable.ends_with("_DEBUG");
+}
+
+// By name.
+std::map<std::string, std::string> environment_values(const std::string& text) {
+  const auto json = json_or_discarded(text);
+  std::map<std::string, std::string> values;
+  if (!json.is_object()) return values;
+  const auto empty = nlohmann::json::object();
+  for (const auto& [name, value] : json.value("cpu", empty).items())
+    if (name == "model" || name == "extensions")
+      values[name == "model" ? "processor" : "instruction sets"] = value.dump();
+  for (const auto& [name, value] : json.value("variables", empty).items())
+    if (changes_results(name)) values[name] = value.dump();
+  return values;
+}
+
 }  // namespace
+
+std::vector<EnvironmentDifference> environment_differences(const std::string& left,
+                                                           const std::string& right) {
+  std::vector<EnvironmentDifference> differences;
+  if (left.empty() || right.empty()) return differences;
+  const auto here = environment_values(left), there = environment_values(right);
+  auto names = here;
+  names.insert(there.begin(), there.end());
+  for (const auto& [name, value] : names) {
+    const auto a = here.find(name), b = there.find(name);
+    const std::string one = a == here.end() ? "not set" : a->second,
+                      other = b == there.end() ? "not set" : b->second;
+    if (one != other) differences.push_back({name, one, other});
+  }
+  return differences;
+}
 
 RunCheck compare_runs(const std::string& directory, const std::string& other) {
   const CertificateRecord a = read_certificate(certificate_in(directory));
@@ -165,7 +221,9 @@ RunCheck compare_runs(const std::string& directory, const std::string& other) {
   check.lines.push_back("what differs between the starts of the runs:");
   const std::size_t before = check.lines.size();
   const CertificateStart &here = start_of(a, parted), &there = start_of(b, parted);
-  add_causes(here, there, check);
+  add_causes(here, there,
+             environment_differences(environment_of(directory, here), environment_of(other, there)),
+             check);
   add_settings(directory, other, check);
   if (check.lines.size() == before) check.lines.push_back("  no known difference");
   const bool layout_mode = here.mode.starts_with("layout") && there.mode.starts_with("layout");

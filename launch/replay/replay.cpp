@@ -17,11 +17,13 @@
 #include "launch/job/run_report.h"
 #include "launch/replay/recorder.h"
 #include "launch/replay/recordings.h"
+#include "launch/replay/verify_run.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/comm/host_stream.h"
 #include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/telemetry/environment.h"
 
 namespace trireme {
 namespace {
@@ -312,6 +314,13 @@ std::string_view meaning_of(const std::string& what) {
 std::string circumstances(const std::string& run, const CertificateStart& start,
                           const std::vector<std::string>& overrides) {
   std::string text;
+  const std::string environment = RunDirectory::environment_in(run);
+  if (std::error_code missing; std::filesystem::exists(environment, missing) &&
+                               start.environment == file_digest(environment))
+    for (const auto& [name, was, is] : environment_differences(
+             read_whole_file(environment, std::uint64_t{1} << 26, ExitCode::config),
+             environment_json({})))
+      text += fmt::format(" {} was {} and is {}.", name, was, is);
   for (const std::string& set : overrides)
     if (!is_of_layout(set)) text += fmt::format(" The replay was run with {}.", set);
   if (start.config != file_digest(config_file_of_run(run)))
@@ -370,17 +379,17 @@ std::string judgement(const Difference& difference, const Comparison& how, bool 
   if (!difference.tensor.empty()) text += fmt::format("; first in {}", difference.tensor);
   text += fmt::format(" ({}).", meaning_of(difference.what));
   const std::string others = circumstances(how.request.run, how.start, how.request.overrides);
+  text += others;
   if (!repeatable)
     return text +
            " The replay differs from itself too: this machine, or something that is not "
-           "reproducible, is at fault here." +
-           others;
+           "reproducible, is at fault here.";
   if (!how.same_layout())
     return text + fmt::format(
                       " The replay ran on {}, the run on {}: replay it on that layout too; if the "
-                      "result is the same there, the cause is the program on that layout.{}",
-                      how.layout, how.start.layout, others);
-  if (!others.empty()) return text + others;
+                      "result is the same there, the cause is the program on that layout.",
+                      how.layout, how.start.layout);
+  if (!others.empty()) return text;
   return text +
          fmt::format(
              " The replay agrees with itself, and the run's program gives this result on the run's "

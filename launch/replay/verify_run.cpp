@@ -90,6 +90,39 @@ void check_files(const std::string& directory, const CertificateRecord& record, 
   }
 }
 
+// Lines that the run added later are not certified.
+void check_growing_files(const std::string& directory, const CertificateRecord& record,
+                         RunCheck& check) {
+  for (const auto& [name, certified] : record.files)
+    whatever_happens(check, name, [&] {
+      const std::string found = beginning_digest(directory + "/" + name, certified.bytes);
+      const bool same = found == certified.digest;
+      add(check, name,
+          same ? fmt::format("is that of the run up to the end of step {}", certified.step)
+               : fmt::format("was changed before its byte {}: {}", certified.bytes,
+                             other_digest("this part", found, certified.digest)),
+          same);
+    });
+}
+
+// The training data's record beside the certificate's.
+void check_data_record(const std::string& directory, const CertificateRecord& record,
+                       RunCheck& check) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 26;
+  const auto text = read_file_if_exists(directory + "/data.json", largest, ExitCode::config);
+  if (!text || record.starts.empty()) return;
+  const auto json = json_or_discarded(*text);
+  const bool is_told =
+      json.is_object() && json.contains("fingerprint") && json["fingerprint"].is_string();
+  const std::string found = is_told ? "0x" + json["fingerprint"].get<std::string>() : "no text";
+  const std::string& trained = record.starts.back().data;
+  add(check, "data.json",
+      found == trained
+          ? "has the fingerprint of the training data"
+          : fmt::format("has the fingerprint {}, the run was trained on {}", found, trained),
+      found == trained);
+}
+
 using CertifiedSteps = std::map<std::int64_t, const CertificateRecord::Step*>;
 
 // Empty if the line has the value. Numbers in metrics.jsonl have enough digits to read back equal.
@@ -187,10 +220,21 @@ void check_metrics(const std::string& directory, const CertificateRecord& record
       true);
 }
 
+std::string step_in(const WeightFiles& files) {
+  const auto& metadata = files.file_of(files.names().front()).metadata();
+  const auto found = metadata.find("step");
+  return found == metadata.end() ? "?" : found->second;
+}
+
 void check_tensors(std::string_view what, const std::string& path, std::int64_t step,
                    const TensorDigests& tensors, RunCheck& check) {
   if (!fs::exists(path)) return add(check, what, "are not there", false);
   const WeightFiles files(path);
+  // Weights of earlier versions have no step.
+  if (const std::string found = step_in(files); found != "?" && found != fmt::format("{}", step))
+    return add(check, what,
+               fmt::format("have the step {} in their header, the run ended after {}", found, step),
+               false);
   for (const std::string& name : files.names())
     if (!tensors.contains(name))
       return add(check, what, fmt::format("hold {}, which the run did not have", name), false);
@@ -222,9 +266,7 @@ void check_weights(const std::string& directory, const CertificateRecord& record
   if (record.weights_step == 0) {
     if (!there) return;
     const WeightFiles files(path);
-    const auto& metadata = files.file_of(files.names().front()).metadata();
-    const auto found = metadata.find("step");
-    const std::string step = found == metadata.end() ? "?" : found->second;
+    const std::string step = step_in(files);
     const std::int64_t last = record.steps.empty() ? 0 : record.steps.back().step;
     // A run that got more steps keeps the weights of its earlier end.
     const bool earlier = std::strtoll(step.c_str(), nullptr, 10) < last;
@@ -310,6 +352,8 @@ RunCheck verify_run(const std::string& directory) {
   const CertificateRecord record = read_certificate(certificate_in(directory));
   check_chain(record, check);
   check_files(directory, record, check);
+  check_growing_files(directory, record, check);
+  whatever_happens(check, "data.json", [&] { check_data_record(directory, record, check); });
   whatever_happens(check, "metrics.jsonl", [&] { check_metrics(directory, record, check); });
   whatever_happens(check, "weights", [&] { check_weights(directory, record, check); });
   whatever_happens(check, "averages", [&] { check_averages(directory, record, check); });

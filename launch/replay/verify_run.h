@@ -20,8 +20,16 @@ void add(RunCheck& check, std::string_view what, const std::string& finding, boo
 [[nodiscard]] std::string certificate_in(const std::string& directory);
 
 // Checks the chain of the certificate and, as far as they exist, config.yaml, config.user.yaml,
-// environment.json, metrics.jsonl, the weights, their averages and the checkpoints.
+// environment.json, data.json, metrics.jsonl, ranks.jsonl, console.log, the weights, their averages
+// and the checkpoints.
 [[nodiscard]] RunCheck verify_run(const std::string& directory);
+// Differences of processor, instruction sets and variables that affect results, between two
+// environment.json; none if one is empty.
+struct EnvironmentDifference {
+  std::string name, left, right;
+};
+[[nodiscard]] std::vector<EnvironmentDifference> environment_differences(const std::string& left,
+                                                                         const std::string& right);
 // Whether `other` did the same, step by step and evaluation by evaluation; if not, the first that
 // differs, in which quantity, and all differences in how the runs were started.
 [[nodiscard]] RunCheck compare_runs(const std::string& directory, const std::string& other);

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/base/line_reader.h"
 
 namespace trireme {
@@ -193,6 +195,9 @@ class Reader {
              digest_text(next_link(link_of(line.chain), line.fields.substr(0, at))));
     if (!follows || !unchanged || line.chain != digest_text(chain_)) unlinked();
     if (line.kind == LineKind::start) return record_.starts.push_back(start_of(record));
+    const Record files = record.value("files", Record::object());
+    for (const auto& [name, file] : files.items())
+      record_.files[name] = {line.step, file.at("bytes"), file.at("digest")};
     if (line.kind == LineKind::evaluation)
       record_.evaluations[line.step] = record.value("validation_loss", "");
     if (line.kind == LineKind::tensors)
@@ -233,6 +238,17 @@ std::string exact_text(double value) {
 
 std::string file_digest(const std::string& path) {
   return digest_text(file_checksum(path, ExitCode::config));
+}
+
+std::string beginning_digest(const std::string& path, std::uint64_t bytes) {
+  constexpr std::uint64_t part = std::uint64_t{1} << 20;
+  const FileDescriptor file = open_regular_file(path, ExitCode::config);
+  Checksum sum;
+  for (std::uint64_t at = 0; at < bytes; at += part) {
+    const std::string text = bytes_at(file, at, std::min(part, bytes - at));
+    sum.update(std::as_bytes(std::span(text)));
+  }
+  return digest_text(sum.value());
 }
 
 Certificate::Certificate(const std::string& path, const CertificateStart& start, bool goes_on,
@@ -282,6 +298,18 @@ void Certificate::failed_save(const FailedSave& failed) {
 
 void Certificate::warning(const RunWarning& warning) {
   append(open_text({{"note_after", warning.step}}), format_json(warning));
+}
+
+void Certificate::files(std::int64_t step, std::span<const std::string> paths) {
+  Record files = Record::object();
+  for (const std::string& path : paths) {
+    std::error_code missing;
+    const std::uintmax_t bytes = std::filesystem::file_size(path, missing);
+    if (!missing)
+      files[std::filesystem::path(path).filename().string()] = {
+          {"bytes", bytes}, {"digest", beginning_digest(path, bytes)}};
+  }
+  append(open_text({{"note_after", step}, {"files", std::move(files)}}), {});
 }
 
 void Certificate::tensors(std::int64_t step, const TensorDigests& tensors) {

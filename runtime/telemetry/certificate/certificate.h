@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ inline constexpr std::string_view certificate_name = "certificate.jsonl";
 [[nodiscard]] std::string exact_text(double value);
 // Digest of a regular file's bytes. Raises ExitCode::config if it cannot be read.
 [[nodiscard]] std::string file_digest(const std::string& path);
+// Digest of its first bytes.
+[[nodiscard]] std::string beginning_digest(const std::string& path, std::uint64_t bytes);
 
 using TensorDigests = std::map<std::string, std::string>;  // by name
 
@@ -67,6 +70,8 @@ class Certificate final : public MetricsSink {
   void failed_save(const FailedSave& failed) override;
   void warning(const RunWarning& warning) override;
   void skipped(const SkippedBatch& skipped) override;
+  // The digests of growing files of the run, as they are now. Outside the chain.
+  void files(std::int64_t step, std::span<const std::string> paths);
   // The digest of every tensor after a step with a line. Outside the chain, because it depends on
   // the times of checkpoints.
   void tensors(std::int64_t step, const TensorDigests& tensors);
@@ -108,6 +113,13 @@ struct CertificateRecord {
   std::map<std::int64_t, std::string> evaluations{};  // by step: bits of the validation loss
   // Per step: the digest of every tensor after it.
   std::map<std::int64_t, TensorDigests> tensors_after{};
+  // Growing files by name, at the last end of a start: their first bytes never change.
+  struct File {
+    std::int64_t step = 0;
+    std::uint64_t bytes = 0;
+    std::string digest{};
+  };
+  std::map<std::string, File> files{};
   std::int64_t weights_step = 0;  // 0: the run has not ended
   std::string weights{};
   TensorDigests tensors{}, averages{};

@@ -75,6 +75,27 @@ TEST_F(ReplayTest, ADifferentStepIsNamedWithItsFirstDifference) {
   EXPECT_THAT(seed.output, HasSubstr("step 3: another loss: "));
 }
 
+// A run with other instruction sets is not said to have had a fault.
+TEST_F(ReplayTest, OtherInstructionSetsAreNamedFirst) {
+  train(0, {});
+  const std::string before = "DNNL_MAX_CPU_ISA=SSE41 " TRIREME_BINARY " replay " + run();
+
+  const CommandResult other = run_command(before + " --step 4 --set model.dropout=0.5");
+  ASSERT_EQ(run_command(fmt::format("DNNL_MAX_CPU_ISA=SSE41 {} train {}/gpt.yaml --set run.seed=9 "
+                                    "--set run.directory={}/old",
+                                    TRIREME_BINARY, data_directory(), directory()))
+                .exit_code,
+            0);
+  const CommandResult both = replay("--against " + directory() + "/old");
+
+  EXPECT_EQ(other.exit_code, 4) << other.output;
+  const std::size_t variable = other.output.find("DNNL_MAX_CPU_ISA was not set and is \"SSE41\".");
+  EXPECT_LT(variable, other.output.find("model.dropout=0.5")) << other.output;
+  EXPECT_THAT(other.output, Not(HasSubstr("the run had a temporary fault")));
+  EXPECT_THAT(both.output,
+              HasSubstr("environment        DNNL_MAX_CPU_ISA: not set here; \"SSE41\" there"));
+}
+
 TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
   train(2, {"precision=bf16", "parallel.zero=1", "parallel.reduce_dtype=compute"});
 

@@ -101,6 +101,17 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
 
   refused("environment.json", with("environment.json", "\"ranks\":", " 1"),
           "environment.json: is not that of the last start");
+  refused("data.json", with("data.json", "\"fingerprint\": \"", "1"),
+          "data.json: has the fingerprint");
+  refused("ranks.jsonl", with("ranks.jsonl", "\"wall_s\":", "9"), "ranks.jsonl: was changed");
+  refused("console.log", with("console.log", "final loss ", "9"), "console.log: was changed");
+  refused("console.log", "", "console.log: was changed");
+  std::string weights = read_file(path("run/weights.safetensors"));
+  const std::string step = "\"step\":\"8\"";
+  ASSERT_NE(weights.find(step), std::string::npos);
+  refused("weights.safetensors", weights.replace(weights.find(step), step.size(), "\"step\":\"9\""),
+          "weights: have the step 9");
+
   const std::string whole = read_file(path("run/certificate.jsonl"));
   refused("certificate.jsonl", whole.substr(0, whole.find("{\"step\":4")), "not certified");
   refused("certificate.jsonl", whole.substr(0, whole.rfind("{\"step\"")),
