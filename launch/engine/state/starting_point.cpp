@@ -69,6 +69,15 @@ constexpr std::array free_keys = {"data.path",
                                   "train.initial_weights",
                                   "train.divergence_check_every"};
 
+// Layouts change the order of additions, and so bits, except in layout mode.
+constexpr std::array exact_keys = {"parallel.search", "parallel.hardware", "parallel.watch_seconds",
+                                   "parallel.timeout_seconds", "parallel.check_collectives"};
+
+bool changes_rounding(const std::string& key) {
+  return key == "train.micro_batch" || key == "device.type" ||
+         (key.starts_with("parallel.") && std::ranges::find(exact_keys, key) == exact_keys.end());
+}
+
 bool is_fixed(const std::string& key) {
   return std::ranges::find(fixed_keys, key) != fixed_keys.end();
 }
@@ -108,7 +117,8 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
     stored.emplace_back(key, value.get<std::string>());
   stored = under_current_keys(stored);
   const std::map<std::string, std::string> earlier(stored.begin(), stored.end());
-  std::string differences, free_differences;
+  std::string differences, free_differences, rounding;
+  const bool rounds = config.reproducibility != Reproducibility::layout;
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config))) {
     const auto found_before = earlier.find(key);
     if (found_before == earlier.end() || found_before->second == value || key == "run.directory")
@@ -118,7 +128,9 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
       fail(ExitCode::config, "{}: is {}, but was {} when {} was written; set it back, {}", key,
            value, was, found.path, instead);
     }
-    std::string& list = changes_nothing(key, was, value) ? free_differences : differences;
+    std::string& list = !changes_nothing(key, was, value) ? differences
+                        : rounds && changes_rounding(key) ? rounding
+                                                          : free_differences;
     list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
   }
   if (!free_differences.empty())
@@ -127,6 +139,12 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
             "going on with other settings than before, which do not change "
             "what is computed:{}",
             free_differences);
+  if (!rounding.empty())
+    log::get("checkpoint")
+        .info(
+            "going on with other settings than before, which change the order of additions, and so "
+            "the last bits of what is computed (reproducibility: {}; layout keeps them):{}",
+            name_of(config.reproducibility), rounding);
   if (!differences.empty())
     log::get("checkpoint").warn("going on with other settings than before:{}", differences);
 }

@@ -378,6 +378,11 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
                       "(was fp32); train.steps: 9 (was 6)")));
   expect_done(train_gpt("whole", 1, more));
   expect_same_run("whole", "run");
+
+  more.insert(more.end(), {"train.micro_batch=1", "train.steps=10"});
+  const CommandResult smaller = train_gpt("run", 1, more);
+  EXPECT_THAT(smaller.output,
+              HasSubstr("(reproducibility: run; layout keeps them): train.micro_batch: 1 (was 2)"));
 }
 
 TEST_F(ResumeTest,
