@@ -265,6 +265,10 @@ void Engine::require_run() const {
   if (open_ && session_.world->rank() == 0) owner_->require();
 }
 
+void Engine::note_end() {
+  if (open_ && session_.world->rank() == 0) owner_->end(steps_done());
+}
+
 StepReport Engine::step() {
   StepEngine& engine = training_.state->engine;
   engine.run(steps_done(), *training_.batches);
@@ -312,6 +316,7 @@ void Engine::verify_data() {
 void Engine::finish() {
   end_steps(/*finished=*/true);
   require_saved();
+  note_end();
 }
 
 void Engine::end_steps(bool finished) {

@@ -170,6 +170,8 @@ class Engine {
 
  private:
   void open_training_data();
+  // In owner.json, for reports.
+  void note_end();
   // The existing ones: for training, for evaluation.
   [[nodiscard]] std::vector<const Dataset*> data_sets() const;
   void begin_dry(const StepOptions& options);

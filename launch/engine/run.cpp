@@ -112,7 +112,10 @@ StopReason Engine::run(RunObserver& observer, const RunRequest& request) {
   ending.memory = log_memory_plan(session_, need_->held);
   observer.end(ending);
   require_saved();
-  if (ending.stopped == StopReason::none) return ending.stopped;
+  if (ending.stopped == StopReason::none) {
+    note_end();
+    return ending.stopped;
+  }
   session_.world->barrier();
   if (leader) log_stop_reason(ending.stopped, config);
   return ending.stopped;

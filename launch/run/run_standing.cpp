@@ -61,6 +61,9 @@ void judge_ended(const RunSigns& signs, RunStanding& standing) {
     standing.text = fmt::format("stopped: {} at step {}", signs.reached, signs.step);
   } else if (all && (signs.came_to_its_end || has(signs, "weights.safetensors"))) {
     standing.status = RunStatus::finished;
+  } else if (const auto end = RunOwner::end_of(signs.directory); end && !signs.has_metrics) {
+    standing.status = RunStatus::finished;
+    standing.text = fmt::format("after {} steps, of a program that writes no metrics.jsonl", *end);
   } else {
     standing.status = RunStatus::ended;
     standing.text =

@@ -117,9 +117,28 @@ void RunOwner::take() {
                       {"job", batch_job()},
                       {"start_time", utc_now()}};
   notes_ = notes.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  write_notes();
+  OutputDirectory(directory_, ExitCode::config).remove_dead_temporaries("");
+}
+
+void RunOwner::write_notes() {
   write_file(notes_path(), notes_, ExitCode::config);
   if (::stat(notes_path().c_str(), &notes_status_) != 0) notes_status_ = {};
-  OutputDirectory(directory_, ExitCode::config).remove_dead_temporaries("");
+}
+
+void RunOwner::end(std::int64_t step) {
+  require();
+  json notes = parse_json<json>(notes_);
+  notes["ended_after"] = step;
+  notes_ = notes.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  write_notes();
+}
+
+std::optional<std::int64_t> RunOwner::end_of(const std::string& run_directory) {
+  const json notes = notes_in(run_directory + "/owner.json");
+  const bool ended = notes.is_object() && notes.contains("ended_after") &&
+                     notes["ended_after"].is_number_integer();
+  return ended ? std::optional(notes["ended_after"].get<std::int64_t>()) : std::nullopt;
 }
 
 void RunOwner::require() const {

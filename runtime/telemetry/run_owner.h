@@ -36,11 +36,16 @@ class RunOwner {
   // Raises ExitCode::config, naming the new owner, if the directory no longer belongs to this job.
   // Costs one stat() while owner.json is unchanged. Thread-safe.
   void require() const;
+  // Notes in owner.json that the run came to its end, until the next take().
+  void end(std::int64_t step);
+  // The step of that end; nothing if there is none.
+  [[nodiscard]] static std::optional<std::int64_t> end_of(const std::string& run_directory);
   // Whether a process, on any host whose locks are visible here, holds the run; nothing if the run
   // has no lock or it cannot be tested.
   [[nodiscard]] static std::optional<bool> is_held(const std::string& run_directory);
 
  private:
+  void write_notes();
   void lock(int flags);
   [[nodiscard]] bool try_lock(int flags);
   [[nodiscard]] std::string lock_path() const { return directory_ + "/owner.lock"; }

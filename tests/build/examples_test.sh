@@ -45,6 +45,7 @@ loss_falls add_layer 20 0.8
 loss_falls custom_data 40 0.7
 [[ $(grep -c '^validation' train_gpt.1) == 2 ]] || fail "train_gpt evaluated $(grep -c '^validation' train_gpt.1) times and not 2"
 grep -q 'right' custom_data.2.out || fail "custom_data tells no accuracy"
+"$prefix/bin/trireme" report runs/custom_data.2 | grep -qE '^state +finished' || fail "report: custom_data did not end well"
 grep -q 'adapter.expand.weight' weights.safetensors || fail "the adapter's weights are not written"
 
 # It saved its best: the program resumes from there.

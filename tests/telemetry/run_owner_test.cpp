@@ -60,6 +60,23 @@ TEST(RunOwner, AnOwnerThatWasKilledLeavesTheDirectoryToTheNext) {
   EXPECT_EQ(next.epoch(), 2);
 }
 
+TEST(RunOwner, NotesTheEndOfARunUntilTheNextStart) {
+  const TemporaryDirectory run;
+  {
+    RunOwner owner(run.path());
+    owner.take();
+    EXPECT_FALSE(RunOwner::end_of(run.path()));
+    owner.end(40);
+    EXPECT_NO_THROW(owner.require());
+  }
+  EXPECT_EQ(RunOwner::end_of(run.path()), 40);
+
+  RunOwner next(run.path());
+  next.take();
+  EXPECT_EQ(next.epoch(), 2);
+  EXPECT_FALSE(RunOwner::end_of(run.path()));
+}
+
 TEST(RunOwner, ATakenOverOwnerMayNotCommit) {
   const TemporaryDirectory run;
   RunOwner first(run.path());
