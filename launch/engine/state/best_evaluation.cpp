@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json.h"
+#include "runtime/base/line_reader.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
 #include "runtime/config/stop_target.h"
@@ -24,6 +26,20 @@ bool is_better(std::string_view metric, double one, double other) {
 
 Json stored_in(const Manifest& manifest) {
   return parse_json<Json>(parse_json<Json>(manifest.state).value("best", std::string("{}")));
+}
+
+// Those of metrics.jsonl after `step`, whose checkpoints may be gone.
+void add_evaluations(BestEvaluation& best, const std::string& run, std::int64_t step) {
+  const std::string path = run + "/metrics.jsonl";
+  if (best.metric.empty() || !std::filesystem::is_regular_file(path)) return;
+  const std::string key(best.metric == loss_metric ? "validation_loss" : best.metric);
+  LineReader lines(path);
+  while (const auto text = lines.next()) {
+    const Json line = json_or_discarded(*text);
+    if (!line.is_object() || !line.contains("validation_loss") || !line.contains(key)) continue;
+    const auto done = line.value("step", std::int64_t{0});
+    if (done > step && line[key].is_number()) best.add(line[key].get<double>(), done);
+  }
 }
 
 }  // namespace
@@ -71,9 +87,15 @@ std::string best_checkpoint(const std::string& run) {
   const auto all = list_checkpoints(directory);
   if (!all.empty()) {
     const Manifest newest = read_manifest(all.back().path + "/" + std::string(manifest_name));
-    const std::int64_t step = stored_in(newest).value("step", std::int64_t{0});
-    const auto best = std::ranges::find(all, step, &StepDirectory::step);
-    if (step > 0 && best != all.end()) return best->path;
+    BestEvaluation best = best_in(newest, stored_in(newest).value("metric", ""));
+    add_evaluations(best, run, all.back().step);
+    const auto found = std::ranges::find(all, best.step, &StepDirectory::step);
+    if (best.step > 0 && found != all.end()) return found->path;
+    if (best.step > 0)
+      fail(ExitCode::checkpoint,
+           "--best: {}: the best evaluation has {}, but its checkpoint {}/{} is missing; restore "
+           "it, or give another checkpoint, such as {}, without --best",
+           run, best.describe(), directory, step_directory_name(best.step), all.back().path);
   }
   fail(ExitCode::config,
        "--best: {} has no best checkpoint; runs keep one with checkpoint.keep_best: METRIC", run);

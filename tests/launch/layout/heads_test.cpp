@@ -141,6 +141,11 @@ TEST_F(HeadsLayout, KeepsTheBestCheckpointAndStopsWithoutABetterOne) {
   const CommandResult best = trireme("eval " + run_path + " --best");
   EXPECT_EQ(best.exit_code, 0) << best.output;
   EXPECT_THAT(best.output, HasSubstr("step_00000002"));
+  std::filesystem::remove_all(run_path + "/checkpoints/step_00000002");
+  const CommandResult gone = trireme("eval " + run_path + " --best");
+  EXPECT_EQ(gone.exit_code, 4) << gone.output;
+  EXPECT_THAT(gone.output,
+              testing::AllOf(HasSubstr("step_00000002 is missing"), HasSubstr("step_00000006")));
 }
 
 // A run that is interrupted between evaluations judges as one that is not.
@@ -168,6 +173,14 @@ TEST_F(HeadsLayout, ResumesTheSearchForTheBestOnOtherRanks) {
     return result.output.substr(result.output.find("step_"));
   };
   EXPECT_EQ(best("whole"), best("parts"));
+  // Of the newest one, which was the best, an older one's record knows nothing.
+  const std::string last = directory() + "/whole/checkpoints/step_00000006";
+  if (best("whole").starts_with("step_00000006")) {
+    std::filesystem::remove_all(last);
+    const CommandResult gone = trireme("eval " + directory() + "/whole --best");
+    EXPECT_EQ(gone.exit_code, 4) << gone.output;
+    EXPECT_THAT(gone.output, HasSubstr("step_00000006 is missing"));
+  }
 }
 
 TEST_F(HeadsLayout, RefusesWhatAHeadCannotHonour) {
