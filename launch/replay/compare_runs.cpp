@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -138,19 +137,11 @@ void add_settings(const std::string& directory, const std::string& other, RunChe
   }
 }
 
-// environment.json of `start`; empty if a later start has replaced it.
-std::string environment_of(const std::string& run, const CertificateStart& start) {
-  constexpr std::uint64_t largest = std::uint64_t{1} << 26;
-  const auto text =
-      read_file_if_exists(RunDirectory::environment_in(run), largest, ExitCode::config);
-  return text && digest_text(checksum_of(*text)) == start.environment ? *text : "";
-}
-
 // Lists the known reasons why the runs differ at `step`; those of the machine first.
 void add_causes(const CertificateStart& here, const CertificateStart& there,
-                std::span<const EnvironmentDifference> environments, RunCheck& check) {
-  for (const auto& [name, left, right] : environments)
-    add(check, "  environment", fmt::format("{}: {} here; {} there", name, left, right), true);
+                std::span<const std::string> environments, RunCheck& check) {
+  for (const std::string& difference : environments)
+    add(check, "  environment", difference, true);
   const auto said = [&](const char* what, const std::string& left, const std::string& right) {
     if (left != right) add(check, what, fmt::format("{} here; {} there", left, right), true);
   };
@@ -174,34 +165,38 @@ bool changes_results(std::string_view variable) {
          !variable.ends_with("_VERBOSE") && !variable.ends_with("_DEBUG");
 }
 
-// By name.
-std::map<std::string, std::string> environment_values(const std::string& text) {
+nlohmann::json relevant_environment(const std::string& text) {
   const auto json = json_or_discarded(text);
-  std::map<std::string, std::string> values;
+  auto values = nlohmann::json::object();
   if (!json.is_object()) return values;
-  const auto empty = nlohmann::json::object();
-  for (const auto& [name, value] : json.value("cpu", empty).items())
-    if (name == "model" || name == "extensions")
-      values[name == "model" ? "processor" : "instruction sets"] = value.dump();
-  for (const auto& [name, value] : json.value("variables", empty).items())
-    if (changes_results(name)) values[name] = value.dump();
+  const auto cpu = json.value("cpu", values), variables = json.value("variables", values);
+  for (const auto& [name, value] : variables.items())
+    if (changes_results(name)) values[name] = value;
+  values["processor"] = cpu.value("model", "");
+  values["instruction sets"] = cpu.value("extensions", nlohmann::json());
   return values;
 }
 
 }  // namespace
 
-std::vector<EnvironmentDifference> environment_differences(const std::string& left,
-                                                           const std::string& right) {
-  std::vector<EnvironmentDifference> differences;
-  if (left.empty() || right.empty()) return differences;
-  const auto here = environment_values(left), there = environment_values(right);
-  auto names = here;
-  names.insert(there.begin(), there.end());
-  for (const auto& [name, value] : names) {
-    const auto a = here.find(name), b = there.find(name);
-    const std::string one = a == here.end() ? "not set" : a->second,
-                      other = b == there.end() ? "not set" : b->second;
-    if (one != other) differences.push_back({name, one, other});
+std::string environment_of(const std::string& run, const CertificateStart& start) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 26;
+  const auto text =
+      read_file_if_exists(RunDirectory::environment_in(run), largest, ExitCode::config);
+  return text && digest_text(checksum_of(*text)) == start.environment ? *text : "";
+}
+
+std::vector<std::string> environment_differences(const std::string& here,
+                                                 const std::string& there) {
+  std::vector<std::string> differences;
+  if (here.empty() || there.empty()) return differences;
+  const auto one = relevant_environment(here), other = relevant_environment(there);
+  auto all = one;
+  all.update(other);
+  for (const auto& [name, value] : all.items()) {
+    const auto a = one.value(name, nlohmann::json()), b = other.value(name, nlohmann::json());
+    if (a != b)
+      differences.push_back(fmt::format("{}: {} here, {} there", name, a.dump(), b.dump()));
   }
   return differences;
 }

@@ -314,13 +314,9 @@ std::string_view meaning_of(const std::string& what) {
 std::string circumstances(const std::string& run, const CertificateStart& start,
                           const std::vector<std::string>& overrides) {
   std::string text;
-  const std::string environment = RunDirectory::environment_in(run);
-  if (std::error_code missing; std::filesystem::exists(environment, missing) &&
-                               start.environment == file_digest(environment))
-    for (const auto& [name, was, is] : environment_differences(
-             read_whole_file(environment, std::uint64_t{1} << 26, ExitCode::config),
-             environment_json({})))
-      text += fmt::format(" {} was {} and is {}.", name, was, is);
+  for (const std::string& one :
+       environment_differences(environment_json({}), environment_of(run, start)))
+    text += fmt::format(" {}.", one);
   for (const std::string& set : overrides)
     if (!is_of_layout(set)) text += fmt::format(" The replay was run with {}.", set);
   if (start.config != file_digest(config_file_of_run(run)))

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/telemetry/certificate/certificate.h"
+
 namespace trireme {
 
 struct RunCheck {
@@ -23,13 +25,12 @@ void add(RunCheck& check, std::string_view what, const std::string& finding, boo
 // environment.json, data.json, metrics.jsonl, ranks.jsonl, console.log, the weights, their averages
 // and the checkpoints.
 [[nodiscard]] RunCheck verify_run(const std::string& directory);
-// Differences of processor, instruction sets and variables that affect results, between two
-// environment.json; none if one is empty.
-struct EnvironmentDifference {
-  std::string name, left, right;
-};
-[[nodiscard]] std::vector<EnvironmentDifference> environment_differences(const std::string& left,
-                                                                         const std::string& right);
+// environment.json of a start of the run; empty if a later start has replaced it.
+[[nodiscard]] std::string environment_of(const std::string& run, const CertificateStart& start);
+// "OMP_NUM_THREADS: 2 here, null there": processor, instruction sets and variables that affect
+// results, of two environment.json; none if one is empty.
+[[nodiscard]] std::vector<std::string> environment_differences(const std::string& here,
+                                                               const std::string& there);
 // Whether `other` did the same, step by step and evaluation by evaluation; if not, the first that
 // differs, in which quantity, and all differences in how the runs were started.
 [[nodiscard]] RunCheck compare_runs(const std::string& directory, const std::string& other);

@@ -294,6 +294,11 @@ Slot Field::member(Config& config) const {
   return slot(config);
 }
 
+const Limits& Field::limits_for(std::string_view family) const {
+  const auto other = std::ranges::find(shared, family, &Shared::family);
+  return other == shared.end() ? limits : other->limits;
+}
+
 std::vector<Field> common_fields() {
   std::vector<Field> table;
   for (auto part :

@@ -115,10 +115,12 @@ struct Field {
   std::string_view description;
   Condition only_with{};
   Needs needs = Needs::any_model;
-  // Other model families with the same key, each with a separate member.
+  // Other model families with the same key, each with its own member, limits and text.
   struct Shared {
     std::string_view family;
     Slot (*slot)(Config&);
+    Limits limits;
+    std::string_view description;
   };
   std::vector<Shared> shared{};
   std::string_view formerly{};  // its whole name in earlier versions, which is still read
@@ -127,6 +129,7 @@ struct Field {
   [[nodiscard]] std::string_view name() const;     // "steps"
   // The member for the model of `config`.
   [[nodiscard]] Slot member(Config& config) const;
+  [[nodiscard]] const Limits& limits_for(std::string_view family) const;
 };
 
 // `row` under its name of today; `old` is still read, with a notice.

@@ -61,7 +61,7 @@ void KeyTable::add_family(const ModelFamily& family) {
       continue;
     }
     twin->only_with.values.push_back(family.name);
-    twin->shared.push_back({family.name, row.slot});
+    twin->shared.push_back({family.name, row.slot, row.limits, row.description});
   }
 }
 

@@ -74,9 +74,10 @@ class ConfigReader {
   std::string name_;  // of the file being read
   Config config_;
   Provenance where_;
-  int hand_ = -1;                       // files count from 0; the command line comes last
-  std::map<std::string, Given> given_;  // this hand's keys by present name
-  std::string removed_;                 // "telemetry.wandb, telemetry.mlflow"
+  int hand_ = -1;                            // files count from 0; the command line comes last
+  std::map<std::string, Given> given_;       // this hand's keys by present name
+  std::map<std::string, Refusals> refused_;  // by key
+  std::string removed_;                      // "telemetry.wandb, telemetry.mlflow"
 };
 
 const Field* ConfigReader::find(const Given& given) {
@@ -115,7 +116,7 @@ void ConfigReader::read_key(const std::string& key, const Node& node, int line) 
   if (field == nullptr)
     fail(ExitCode::config, "{}: unknown key; {}", given.place, advice_for_unknown_key(keys_, key));
   refuse_twice(*field, given);
-  assign(*field, node, config_, given.place);
+  refused_[field->key] = assign(*field, node, config_, given.place);
   where_.places[field->key] = given.place;
   where_.hands[field->key] = hand_;
 }
@@ -201,7 +202,7 @@ void ConfigReader::apply_override(const std::string& text) {
     return std::is_convertible_v<decltype(member), std::string_view> ||
            (limits != nullptr && limits->plain);
   });
-  assign(*field, override_value(value, is_text, place), config_, place);
+  refused_[field->key] = assign(*field, override_value(value, is_text, place), config_, place);
   where_.places[field->key] = place;
   where_.hands[field->key] = hand_;
   where_.overridden.insert(field->key);
@@ -211,6 +212,11 @@ Config ConfigReader::finish(Provenance& where) {
   if (!removed_.empty()) {
     where_.notices.push_back(
         fmt::format("{}: {}: ignored; these keys were removed", name_, removed_));
+  }
+  for (const auto& [key, refused] : refused_) {
+    const bool has_key = keys_.find(key)->only_with.allows(config_.model.family);
+    const auto found = has_key ? refused.find(config_.model.family) : refused.begin();
+    if (found != refused.end()) throw Error(found->second);
   }
   settle_overridden(keys_, config_, where_);
   where = std::move(where_);

@@ -184,7 +184,7 @@ struct Reader {
       if (key == "name") {
         Reader{name, here}.read(node.items[i], out.name);
       } else if (row != source_fields().end()) {
-        assign(*row, node.items[i], scratch, here);
+        static_cast<void>(assign(*row, node.items[i], scratch, here));
       } else {
         const auto near = closest(key, known);
         fail(ExitCode::config, "{}: not a key of a data set; {}", here,
@@ -234,10 +234,10 @@ struct Reader {
 };
 
 struct Formatter {
-  const Field& field;
+  const Limits& limits;
 
   std::string operator()(bool value) const {
-    if (const auto* choices = std::get_if<Choices>(&field.limits))
+    if (const auto* choices = std::get_if<Choices>(&limits))
       return std::string(choices->words[value ? 1 : 0]);
     return value ? "true" : "false";
   }
@@ -254,7 +254,7 @@ struct Formatter {
   }
   std::string operator()(double value) const { return fmt::format("{}", value); }
   std::string operator()(std::int64_t value) const {
-    const auto& range = std::get<IntegerRange>(field.limits);
+    const auto& range = std::get<IntegerRange>(limits);
     if (value == 0 && !range.zero_word.empty()) return std::string(range.zero_word);
     if (value == -1 && !range.below_word.empty()) return std::string(range.below_word);
     return fmt::format("{}", value);
@@ -262,7 +262,7 @@ struct Formatter {
   std::string operator()(const std::string& value) const { return quote_if_needed(value); }
   std::string operator()(std::string_view name) const { return std::string(name); }
   std::string operator()(const std::vector<std::string>& values) const {
-    if (values.size() < 2 && std::get<Text>(field.limits).plain)
+    if (values.size() < 2 && std::get<Text>(limits).plain)
       return quote_if_needed(values.empty() ? "" : values.front());
     std::vector<std::string> written;
     for (const std::string& value : values)
@@ -355,14 +355,26 @@ void read_value(const Node& node, const Slot& slot, const Limits& limits,
       slot);
 }
 
-void assign(const Field& field, const Node& node, Config& config, const std::string& place) {
-  read_value(node, field.slot(config), field.limits, place);
-  for (const Field::Shared& other : field.shared)
-    read_value(node, other.slot(config), field.limits, place);
+Refusals assign(const Field& field, const Node& node, Config& config, const std::string& place) {
+  Refusals refused;
+  if (field.shared.empty()) {
+    read_value(node, field.slot(config), field.limits, place);
+    return refused;
+  }
+  for (const std::string_view family : field.only_with.values) {
+    const auto other = std::ranges::find(field.shared, family, &Field::Shared::family);
+    const Slot slot = (other == field.shared.end() ? field.slot : other->slot)(config);
+    try {
+      read_value(node, slot, field.limits_for(family), place);
+    } catch (const Error& error) {
+      refused.emplace(family, error);
+    }
+  }
+  return refused;
 }
 
 std::string format_value(const Field& field, const Config& config) {
-  return visit_value(field, config, Formatter{field});
+  return visit_value(field, config, Formatter{field.limits_for(config.model.family)});
 }
 
 std::string type_of(const Field& field) {
@@ -384,11 +396,12 @@ std::string type_of(const Field& field) {
   return visit_value(field, Config{}, Namer{});
 }
 
-std::string allowed_by(const Field& field) {
+std::string allowed_by(const Field& field, std::string_view family) {
   const bool is_seed = visit_value(field, Config{}, [](const auto& value) {
     return std::is_same_v<std::decay_t<decltype(value)>, Seed>;
   });
-  return is_seed ? fmt::format("{} | {}", Seed::clock, any_unsigned()) : text_of(field.limits);
+  return is_seed ? fmt::format("{} | {}", Seed::clock, any_unsigned())
+                 : text_of(field.limits_for(family));
 }
 
 }  // namespace trireme::config

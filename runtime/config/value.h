@@ -2,8 +2,11 @@
 // Converts one value from a YAML node to its member, and back to YAML text.
 #pragma once
 
+#include <map>
 #include <string>
+#include <string_view>
 
+#include "runtime/base/error.h"
 #include "runtime/config/fields.h"
 #include "runtime/config/yaml/document.h"
 
@@ -15,7 +18,10 @@ void read_value(const Node& node, const Slot& slot, const Limits& limits, const 
 
 // Checks `node` against the type and limits of `field` and stores it in `config`, for every family
 // that shares the key. Raises ExitCode::config, prefixed with `place` ("a.yaml:3: train.steps").
-void assign(const Field& field, const Node& node, Config& config, const std::string& place);
+// For a shared key the errors are returned by family instead, because the family may be read later.
+using Refusals = std::map<std::string_view, Error>;
+[[nodiscard]] Refusals assign(const Field& field, const Node& node, Config& config,
+                              const std::string& place);
 
 // The value of `field` as YAML that assign reads back to the same value.
 [[nodiscard]] std::string format_value(const Field& field, const Config& config);
@@ -24,6 +30,6 @@ void assign(const Field& field, const Node& node, Config& config, const std::str
 // "list of texts".
 [[nodiscard]] std::string type_of(const Field& field);
 // "cpu | cuda | auto", "1 to 1024", "2 values >= 0 and < 1"; "" when free.
-[[nodiscard]] std::string allowed_by(const Field& field);
+[[nodiscard]] std::string allowed_by(const Field& field, std::string_view family = {});
 
 }  // namespace trireme::config

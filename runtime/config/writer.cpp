@@ -103,10 +103,21 @@ std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
   for (const config::Field& field : keys.fields()) {
     std::string description(field.description);
     if (!field.only_with.key.empty()) description += fmt::format(" ({})", models_of(field));
+    std::string allowed = allowed_by(field), unset = format_value(field, defaults);
+    for (const config::Field::Shared& other : field.shared) {
+      const auto add = [&](std::string& text, const std::string& first, const std::string& own) {
+        if (own != first) text += fmt::format("; {}: {}", other.family, own);
+      };
+      Config theirs = defaults;
+      theirs.model.family = other.family;
+      add(unset, format_value(field, defaults), format_value(field, theirs));
+      add(allowed, allowed_by(field), allowed_by(field, other.family));
+      add(description, std::string(field.description), std::string(other.description));
+    }
     docs.push_back({.key = field.key,
                     .type = type_of(field),
-                    .default_value = format_value(field, defaults),
-                    .allowed = allowed_by(field),
+                    .default_value = std::move(unset),
+                    .allowed = std::move(allowed),
                     .description = std::move(description)});
   }
   return docs;

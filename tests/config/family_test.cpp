@@ -11,6 +11,7 @@
 namespace trireme {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -95,6 +96,39 @@ TEST_F(ModelFamilies, FillTheModelSectionAndTheFirstIsTheDefault) {
             "a.yaml:1: model.family: expected one of first, second, found the text \"third\"");
   EXPECT_THAT(field_table_markdown(keys_),
               HasSubstr("|`model.layers`|integer|`3`|1 to 9|layers (first, second)|"));
+}
+
+struct Wide {
+  std::int64_t layers = 5;
+  friend bool operator==(const Wide&, const Wide&) = default;
+};
+
+// The family may be named after the key, or on the command line.
+TEST(SharedKeys, HaveTheLimitsTextAndDefaultOfTheirFamily) {
+  config::ModelFamily wide = second();
+  wide.name = "wide";
+  wide.fields = [] {
+    return std::vector{TRIREME_MODEL_FIELD(Wide, layers, (config::IntegerRange{4, 12}), "stages")};
+  };
+  const config::KeyTable keys({first(), wide});
+  const auto layers = [&](const std::string& model, const std::vector<std::string>& overrides) {
+    return parse_config(keys, "model: " + model, "a.yaml", overrides);
+  };
+
+  EXPECT_EQ(layers("{layers: 12, family: wide}", {}).model.as<Wide>().layers, 12);
+  EXPECT_EQ(layers("{layers: 12}", {"model.family=wide"}).model.as<Wide>().layers, 12);
+  EXPECT_EQ(layers("{layers: 3}", {}).model.as<First>().layers, 3);
+  EXPECT_EQ(layers("{layers: 12}", {"model.layers=2"}).model.as<First>().layers, 2);
+  EXPECT_THAT(config_error([&] { return layers("{layers: 12}", {}); }),
+              AllOf(HasSubstr("a.yaml:1: model.layers"), HasSubstr("1 to 9")));
+  EXPECT_THAT(config_error([&] { return layers("{family: wide, layers: 3}", {}); }),
+              HasSubstr("4 to 12"));
+  EXPECT_THAT(config_error([&] { return layers("{family: wide}", {"model.layers=13"}); }),
+              AllOf(HasSubstr("--set model.layers=13"), HasSubstr("4 to 12")));
+  Config unset = layers("{family: wide}", {});
+  EXPECT_THAT(to_yaml(keys, unset), HasSubstr("layers: 5"));
+  EXPECT_THAT(field_table_markdown(keys),
+              HasSubstr("|`3; wide: 5`|1 to 9; wide: 4 to 12|layers (first, wide); wide: stages|"));
 }
 
 TEST_F(ModelFamilies, ShareAKeyAndEachHasItInItsOwnOptions) {

@@ -383,6 +383,9 @@ TEST(Trials, RarerWorkGainsItsTime) {
   EXPECT_EQ(try_line(summary, {.eval_every = 10}),
             "try: train.eval_every=40 (predicted -35.0 % time)");
   EXPECT_EQ(try_line(summary, {.eval_every = 0}), "");
+  RunSummary busy = summary;
+  busy.totals.times[T::core_wait] = 200 * summary.wall_seconds;
+  EXPECT_THAT(try_line(busy, {.eval_every = 10}), HasSubstr("CPU contention took 20 %"));
   EXPECT_EQ(try_line(summary, {.eval_every = 100}), "") << "the last one stays";
 }
 

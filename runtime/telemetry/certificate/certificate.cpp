@@ -241,14 +241,7 @@ std::string file_digest(const std::string& path) {
 }
 
 std::string beginning_digest(const std::string& path, std::uint64_t bytes) {
-  constexpr std::uint64_t part = std::uint64_t{1} << 20;
-  const FileDescriptor file = open_regular_file(path, ExitCode::config);
-  Checksum sum;
-  for (std::uint64_t at = 0; at < bytes; at += part) {
-    const std::string text = bytes_at(file, at, std::min(part, bytes - at));
-    sum.update(std::as_bytes(std::span(text)));
-  }
-  return digest_text(sum.value());
+  return digest_text(checksum_of(bytes_at(open_regular_file(path, ExitCode::config), 0, bytes)));
 }
 
 Certificate::Certificate(const std::string& path, const CertificateStart& start, bool goes_on,

@@ -38,10 +38,7 @@ void RunFold::start(const RunStart& start) {
   if (!began_ || end_) earlier.until = seconds_since_1970(start.time);
   if (began_) {
     add_start(earlier.all, summary());
-    earlier.same_ranks = earlier.same_ranks && start.hosts == start_.hosts &&
-                         start.facts.data == start_.facts.data &&
-                         start.facts.tensor == start_.facts.tensor &&
-                         start.facts.pipeline == start_.facts.pipeline;
+    earlier.same_ranks &= start.hosts == start_.hosts && start.facts == start_.facts;
   }
   *this = {};
   began_ = true;

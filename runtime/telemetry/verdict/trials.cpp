@@ -123,6 +123,10 @@ std::string try_line(const RunSummary& summary, const RunFacts& facts) {
         100 * trial.gain, trial.of_sample ? "time a sample; " : "time",
         trial.of_sample ? changes_training : "", trial.unless.empty() ? "" : ", ", trial.unless);
   }
+  constexpr double doubtful = 5;  // percent
+  const double waited = percent(1e-3 * summary.totals[TimePart::core_wait], summary.wall_seconds);
+  if (!text.empty() && waited > doubtful)
+    text += fmt::format("; not certain, because CPU contention took {:.0f} % of the time", waited);
   return text;
 }
 

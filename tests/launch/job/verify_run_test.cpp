@@ -101,8 +101,7 @@ TEST_F(VerifyRunTest, EveryEditOfCertifiedFilesIsReported) {
 
   refused("environment.json", with("environment.json", "\"ranks\":", " 1"),
           "environment.json: is not that of the last start");
-  refused("data.json", with("data.json", "\"fingerprint\": \"", "1"),
-          "data.json: has the fingerprint");
+  refused("data.json", with("data.json", "\"fingerprint\": \"", "1"), "data.json: lacks the run's");
   refused("ranks.jsonl", with("ranks.jsonl", "\"wall_s\":", "9"), "ranks.jsonl: was changed");
   refused("console.log", with("console.log", "final loss ", "9"), "console.log: was changed");
   refused("console.log", "", "console.log: was changed");
