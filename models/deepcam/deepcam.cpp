@@ -78,7 +78,7 @@ constexpr std::int64_t most_filters = 1024;  // 64 times as many before the pyra
 std::vector<config::Field> deepcam_fields() {
   return pixel_fields<DeepCamOptions>({
       DEEPCAM_FIELD(filters, IntegerRange{1, 4096},
-                    "channels of the first convolution; others have multiples"),
+                    "channels of the first convolution or level; others have multiples"),
       DEEPCAM_FIELD(middle_blocks, IntegerRange{0, 1024},
                     "equal blocks in the middle of the encoder"),
   });

@@ -53,8 +53,8 @@ using config::NumberRange;
 std::vector<config::Field> gemma_fields() {
   return transformer_fields<GemmaOptions>({
       GEMMA_FIELD(global_every, (IntegerRange{1, 1024, {}, "none"}),
-                  "every N-th layer is global: it attends to all tokens and uses model.rope_theta; "
-                  "the others are local, with model.window and model.rope_local_theta"),
+                  "every N-th layer attends to all tokens and uses model.rope_theta; the others "
+                  "model.window and model.rope_local_theta"),
       GEMMA_FIELD(rope_local_theta, rope_theta_range,
                   "base of the rotary frequencies of local layers"),
       GEMMA_FIELD(query_pre_attn_scalar, (NumberRange{.low = 0, .high = 1e6}),

@@ -79,10 +79,10 @@ using config::IntegerRange;
 std::vector<config::Field> gpt_oss_fields() {
   return transformer_fields<GptOssOptions>({
       GPT_OSS_FIELD(global_every, (IntegerRange{1, 1024, {}, "none"}),
-                    "every N-th layer attends to all tokens, the others to model.window"),
-      GPT_OSS_FIELD(rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
-                    "pretraining context (original_max_position_embeddings), which "
-                    "model.rope_factor extends by YaRN"),
+                    "without model.rope_local_theta"),
+      GPT_OSS_FIELD(
+          rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
+          "pretraining context (original_max_position_embeddings), for llama3 and YaRN scaling"),
   });
 }
 

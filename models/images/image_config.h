@@ -37,8 +37,8 @@ template <typename Options>
                                      "height and width of the images in pixels"));
   rows.push_back(TRIREME_MODEL_FIELD(Options, image_width, (IntegerRange{1, 16384, {}, "auto"}),
                                      "width of the images, if not square; auto = image_size"));
-  rows.push_back(
-      TRIREME_MODEL_FIELD(Options, channels, IntegerRange{1, 4096}, "channels of the images"));
+  rows.push_back(TRIREME_MODEL_FIELD(Options, channels, IntegerRange{1, 4096},
+                                     "channels of the input; of a table: its columns"));
   if constexpr (requires(Options o) { o.head; }) return head_fields<Options>(std::move(rows));
   rows.push_back(TRIREME_MODEL_FIELD(Options, classes, classes_range, classes_text));
   return rows;

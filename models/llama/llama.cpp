@@ -82,9 +82,9 @@ std::vector<config::Field> llama_fields() {
                   "attention scores s become cap * tanh(s / cap); 0 = off"),
       LLAMA_FIELD(rope_scaling, config::one_of<ops::RopeScaling>(),
                   "RoPE scaling for contexts longer than the pretraining context"),
-      LLAMA_FIELD(rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
-                  "pretraining context (original_max_position_embeddings); needed by rope_scaling "
-                  "llama3 and yarn"),
+      LLAMA_FIELD(
+          rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
+          "pretraining context (original_max_position_embeddings), for llama3 and YaRN scaling"),
       config::renamed(
           LLAMA_FIELD(rope_low_freq_factor,
                       (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),

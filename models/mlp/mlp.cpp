@@ -38,13 +38,13 @@ using config::NumberRange;
 std::vector<config::Field> mlp_fields() {
   return head_fields<MlpOptions>({
       MLP_FIELD(length, IntegerRange{1, 1 << 24}, "positions of a signal; of tables 1"),
-      MLP_FIELD(channels, IntegerRange{1, 4096}, "channels of a signal, or columns of a table"),
+      MLP_FIELD(channels, IntegerRange{1, 4096}, "channels of the input; of a table: its columns"),
       MLP_FIELD(convolutions, (IntegerRange{1, 65536, {0, 16}}),
                 "channels of the convolutions along a signal; each halves it"),
       MLP_FIELD(taps, IntegerRange{1, 1023}, "width of their windows, an odd number"),
       MLP_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}), "widths of the dense layers but the last"),
       MLP_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                "share of values dropped"),
+                "share of activations dropped"),
   });
 }
 

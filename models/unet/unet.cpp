@@ -46,7 +46,7 @@ std::vector<config::Field> unet_fields() {
                  "values to predict for each pixel or voxel; 0: classes"),
       UNET_FIELD(depth, (IntegerRange{0, 16384}), "depth of volumes; 0: the samples are images"),
       UNET_FIELD(filters, IntegerRange{1, 4096},
-                 "channels of the first level; doubles with each level"),
+                 "channels of the first convolution or level; others have multiples"),
       UNET_FIELD(widest, (IntegerRange{0, max_filters}),
                  "channels at which model.filters stops doubling; 0: it does not"),
       UNET_FIELD(levels, IntegerRange{1, 12}, "halvings of the extents, and doublings after them"),

@@ -112,7 +112,7 @@ TEST(SharedKeys, HaveTheLimitsTextAndDefaultOfTheirFamily) {
   };
   const config::KeyTable keys({first(), wide});
   const auto layers = [&](const std::string& model, const std::vector<std::string>& overrides) {
-    return parse_config(keys, "model: " + model, "a.yaml", overrides);
+    return parse_config(keys, "model: " + model, "a.yaml", overrides, nullptr);
   };
 
   EXPECT_EQ(layers("{layers: 12, family: wide}", {}).model.as<Wide>().layers, 12);
@@ -228,17 +228,6 @@ TEST(BuiltFamilies, AgreeWithTheirLayers) {
     EXPECT_EQ(traits.items_per_sample(), tokens ? traits.context : 1);
     if (traits.targets.kind == TargetKind::label) {
       EXPECT_EQ(traits.targets_per_sample(), 1);
-    }
-  }
-}
-
-TEST(BuiltFamilies, ShareKeysWithEqualDefaults) {
-  for (const config::Field& field : key_table().fields()) {
-    for (const config::Field::Shared& other : field.shared) {
-      Config mine = default_config(), theirs = default_config();
-      theirs.model.family = other.family;
-      EXPECT_EQ(config::format_value(field, mine), config::format_value(field, theirs))
-          << field.key;
     }
   }
 }
