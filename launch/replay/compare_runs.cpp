@@ -194,9 +194,11 @@ std::vector<std::string> environment_differences(const std::string& here,
   auto all = one;
   all.update(other);
   for (const auto& [name, value] : all.items()) {
-    const auto a = one.value(name, nlohmann::json()), b = other.value(name, nlohmann::json());
-    if (a != b)
-      differences.push_back(fmt::format("{}: {} here, {} there", name, a.dump(), b.dump()));
+    const auto text = [&](const nlohmann::json& values) {
+      return values.contains(name) ? values[name].dump() : "unset";
+    };
+    if (text(one) != text(other))
+      differences.push_back(fmt::format("{}: {} here, {} there", name, text(one), text(other)));
   }
   return differences;
 }

@@ -27,7 +27,7 @@ void add(RunCheck& check, std::string_view what, const std::string& finding, boo
 [[nodiscard]] RunCheck verify_run(const std::string& directory);
 // environment.json of a start of the run; empty if a later start has replaced it.
 [[nodiscard]] std::string environment_of(const std::string& run, const CertificateStart& start);
-// "OMP_NUM_THREADS: 2 here, null there": processor, instruction sets and variables that affect
+// "OMP_NUM_THREADS: 2 here, unset there": processor, instruction sets and variables that affect
 // results, of two environment.json; none if one is empty.
 [[nodiscard]] std::vector<std::string> environment_differences(const std::string& here,
                                                                const std::string& there);

@@ -89,11 +89,11 @@ TEST_F(ReplayTest, OtherInstructionSetsAreNamedFirst) {
   const CommandResult both = replay("--against " + directory() + "/old");
 
   EXPECT_EQ(other.exit_code, 4) << other.output;
-  const std::size_t variable = other.output.find("DNNL_MAX_CPU_ISA: \"SSE41\" here, null there.");
+  const std::size_t variable = other.output.find("DNNL_MAX_CPU_ISA: \"SSE41\" here, unset there.");
   EXPECT_LT(variable, other.output.find("model.dropout=0.5")) << other.output;
   EXPECT_THAT(other.output, Not(HasSubstr("the run had a temporary fault")));
   EXPECT_THAT(both.output,
-              HasSubstr("environment        DNNL_MAX_CPU_ISA: null here, \"SSE41\" there"));
+              HasSubstr("environment        DNNL_MAX_CPU_ISA: unset here, \"SSE41\" there"));
 }
 
 TEST_F(ReplayTest, MessagesOf16BitsAreReplayedAndOthersAreNamed) {
