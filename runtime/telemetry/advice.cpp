@@ -90,8 +90,6 @@ constexpr std::array table = {
            "limit train.eval_batches: 0 takes the whole set"},
     Advice{Trouble::evaluation, [](Facts run) { return run.eval_batches > 1; },
            "lower train.eval_batches"},
-    Advice{Trouble::stopped, always, "ask for a longer time limit"},
-    Advice{Trouble::stopped, always, "see in console.log what ended its starts"},
     Advice{Trouble::other, always, "probably start-up, files or logging, which a longer run hides"},
     Advice{Trouble::non_finite, always, "lower optimizer.learning_rate"},
     Advice{Trouble::non_finite, [](Facts run) { return run.warmup_steps > 0; },
