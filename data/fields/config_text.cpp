@@ -5,8 +5,19 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <span>
 
 #include "data/fields/describe.h"
+#include "data/fields/field_dataset.h"
+#include "data/fields/statistics.h"
+#include "runtime/base/error.h"
+#include "runtime/nn/batch.h"
 
 namespace trireme {
 namespace {
@@ -14,20 +25,24 @@ namespace {
 std::string cube_model_text(const FieldDataset& data) {
   return fmt::format(
       "run: {{directory: runs/described}}\n"
-      "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}}}\n",
-      data.shape().height(), data.shape().channels(), data.layout().targets.count());
+      "model: {{family: cosmoflow, size: {}, channels: {}, halvings: {}, targets: {}}}\n",
+      data.shape().height(), data.shape().channels(),
+      std::clamp(
+          static_cast<int>(std::bit_width(static_cast<std::uint64_t>(data.shape().height()))) - 2,
+          1, 5),
+      data.layout().targets.count());
 }
 
-// For images or volumes with maps of classes: levels down to about four pixels.
-std::string map_model_text(const SampleShape& shape, std::int64_t classes) {
+// For images or volumes with maps of classes, or of values: levels down to about four pixels.
+std::string map_model_text(const SampleShape& shape, const std::string& predicted) {
   const auto sides = shape.pixels();
   const auto shortest = static_cast<std::uint64_t>(std::ranges::min(sides.extents()));
   return fmt::format(
       "run: {{directory: runs/described}}\n"
-      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, classes: {}, "
+      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, {}, "
       "filters: {}, levels: {}}}\n",
       shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
-      shape.width(), shape.channels(), classes, shortest < 64 ? 16 : 32,
+      shape.width(), shape.channels(), predicted, shortest < 64 ? 16 : 32,
       std::clamp(static_cast<int>(std::bit_width(shortest)) - 3, 1, 4));
 }
 
@@ -69,6 +84,304 @@ std::string list_line(const char* key, const std::vector<std::string>& texts) {
   return texts.empty() ? "" : fmt::format("  {}: {}\n", key, yaml_list(texts));
 }
 
+std::string run_and_model_text(const FieldDataset& data, const FieldOptions& options,
+                               std::int64_t classes) {
+  const SampleShape& shape = data.shape();
+  if (options.predicted.kind == TargetKind::pixels)
+    return map_model_text(shape, fmt::format("classes: {}", classes));
+  if (options.predicted.is_value_map())
+    return map_model_text(shape, fmt::format("values: {}", data.layout().targets.back()));
+  if (options.axes.find('H') == options.axes.npos) return signal_model_text(data, classes);
+  if (shape.is_volume() && options.predicted.kind == TargetKind::values)
+    return cube_model_text(data);
+  return image_model_text(shape.height(), shape.width(), shape.channels(), head_of(data, classes));
+}
+
+std::string place_text(const FieldDataset& data, const FieldOptions& options) {
+  std::string text = list_line("files", options.files);
+  text += list_line("target_files", options.target_files);
+  text += list_line("validation_files", options.validation_files);
+  text += list_line("validation_target_files", options.validation_target_files);
+  if (!options.validation_inputs.empty()) {
+    text += list_line("validation_inputs", options.validation_inputs);
+    text += list_line("validation_target", options.validation_target);
+  } else if (!options.validation_group_list.empty()) {
+    text += fmt::format("  group_list: {}\n  validation_group_list: {}\n",
+                        yaml_text(options.group_list), yaml_text(options.validation_group_list));
+  } else if (options.validation_files.empty() && data.size() >= 20) {
+    text += "  validation_fraction: 0.1\n";
+  }
+  text += fmt::format("  samples: {}\n", name_of(options.samples));
+  if (options.groups != "*") text += fmt::format("  groups: {}\n", yaml_text(options.groups));
+  if (options.patches) text += "  patches: true    # samples differ in size, or are large\n";
+  return text + fmt::format("  inputs: {}\n  target: {}\n  axes: {}\n", yaml_list(options.inputs),
+                            yaml_text(options.target.front()), options.axes);
+}
+
+// Evenly spread samples, at most `most` of them.
+struct Looked {
+  std::vector<ChannelStatistics> channels;
+  std::int64_t samples = 0;
+};
+
+Looked look(const FieldDataset& data) {
+  constexpr std::int64_t most = 64;
+  Looked result;
+  result.samples = std::min(most, data.size());
+  result.channels = statistics_of(data, result.samples);
+  return result;
+}
+
+// Along which axis two ranks that share a sample read and decode the least: whole chunks, or of
+// unchunked data what lies together. The outer axis of equal ones.
+std::string cut_text(const FieldDataset& data) {
+  const StoredField& input = data.indexes().front().units.front().fields.front();
+  const AxisPlaces& places = data.shape().places();
+  const bool chunked = input.chunk_extents != input.extents || !input.filters.empty();
+  std::string_view best;
+  double least = 2;
+  int outermost = 0;
+  for (const auto& [name, place] :
+       {std::pair{"depth", places.depth}, std::pair{"height", places.row},
+        std::pair{"width", places.column}}) {
+    if (place < 0 || !input.parts.empty()) continue;
+    const auto axis = static_cast<std::size_t>(place);
+    const std::uint64_t extent = input.extents[axis], half = (extent + 1) / 2;
+    const std::uint64_t chunk = chunked ? input.chunk_extents[axis] : 1;
+    const std::uint64_t read = std::min((half + chunk - 1) / chunk * chunk, extent);
+    const double share = static_cast<double>(read) / static_cast<double>(extent);
+    if (share > least || (share == least && place > outermost)) continue;
+    best = name;
+    least = share;
+    outermost = place;
+  }
+  if (best.empty()) return "";
+  return fmt::format(
+      "# two ranks that share samples (parallel.spatial) read {:.0f} % each if they "
+      "cut the {}\n",
+      100 * least, best);
+}
+
+// Brings numbers to predict to -1 to 1 unless they are about there. Of maps by their channels, and
+// of as many samples as can be read soon.
+std::string target_scale_text(const FieldDataset& data) {
+  constexpr double largest = std::numeric_limits<double>::max();
+  constexpr std::int64_t most_numbers = 1 << 28;
+  const Shape& targets = data.layout().targets;
+  std::vector<std::int32_t> bits(static_cast<std::size_t>(targets.count()));
+  std::vector<double> low(static_cast<std::size_t>(targets.back()), largest),
+      high(low.size(), -largest);
+  for (std::int64_t i = 0; i < data.size() && i * targets.count() < most_numbers; ++i) {
+    data.read_targets(i, bits);
+    for (std::size_t k = 0; k < bits.size(); ++k) {
+      const double value = std::bit_cast<float>(bits[k]);
+      if (!std::isfinite(value)) continue;
+      low[k % low.size()] = std::min(low[k % low.size()], value);
+      high[k % low.size()] = std::max(high[k % low.size()], value);
+    }
+  }
+  constexpr double about_one = 1.2;
+  bool scaled = true;
+  for (std::size_t k = 0; k < low.size(); ++k) {
+    if (low[k] > high[k]) low[k] = high[k] = 0;  // missing in all samples
+    scaled = scaled && low[k] >= -about_one && high[k] <= about_one;
+    const double middle = (low[k] + high[k]) / 2, half = (high[k] - low[k]) / 2;
+    low[k] = middle;
+    high[k] = half > 0 ? half : 1;
+  }
+  if (scaled) return "";
+  return fmt::format(
+      "  target_mean: [{:.6g}]\n  target_std: [{:.6g}]    # all are then from about -1 to 1\n",
+      fmt::join(low, ", "), fmt::join(high, ", "));
+}
+
+std::string config_text(const FieldOptions& options, const FieldDataset& data,
+                        std::int64_t classes) {
+  const Looked looked = look(data);
+  std::vector<double> means, deviations;
+  std::uint64_t not_finite = 0;
+  for (const ChannelStatistics& of : looked.channels) {
+    means.push_back(of.mean);
+    deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
+    not_finite += of.not_finite;
+  }
+  std::string text =
+      run_and_model_text(data, options, classes) + "data:\n" + place_text(data, options);
+  if (not_finite > 0 || data.targets_left_out() > 0) {
+    text += fmt::format(
+        "  not_finite: zero    # {} values of {} samples{} are missing, NaN or infinite\n",
+        not_finite, looked.samples, data.targets_left_out() > 0 ? ", and some to predict," : "");
+  }
+  if (options.ignored_class != ignored_target)
+    text += fmt::format("  ignored_class: {}\n", options.ignored_class);
+  if (options.predicted.kind == TargetKind::values) text += target_scale_text(data);
+  if (data.input_transform() == InputTransform::log1p)
+    text += "  transform: log1p    # counts, from 0 on\n";
+  text += fmt::format(
+      "  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
+      looked.samples);
+  text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
+                      fmt::join(deviations, ", "));
+  return text + training_text(data.size());
+}
+
+// `what`: the targets.
+Description described(const FieldDataset& data, const FieldOptions& options, std::int64_t classes,
+                      const std::string& what) {
+  return {fmt::format("# {} samples of {} with {} channels; {}\n", data.size(),
+                      data.shape().size_text(), data.shape().channels(), what) +
+              (options.predicted.kind == TargetKind::label ? "" : cut_text(data)) +
+              config_text(options, data, classes),
+          ""};
+}
+
+Description described_labels(const FieldDataset& data, const FieldOptions& options) {
+  constexpr std::int64_t most = 1 << 16;
+  std::set<std::int64_t> values;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    std::int32_t value = 0;
+    data.read_targets(i, {&value, 1});
+    values.insert(value);
+  }
+  const std::vector<std::string> names = data.id_names().classes;
+  const std::int64_t last = *values.rbegin(),
+                     classes = names.empty() ? last + 1 : std::ssize(names);
+  if (data.size() > 1 && values.size() == 1)
+    return {"", fmt::format("all {} samples have the label {}", data.size(),
+                            names.empty() ? fmt::format("{}", last) : names[0])};
+  if (data.size() > 2 && std::ssize(values) == data.size() &&
+      !sounds_like_label(options.target.front()))
+    return {"", "every sample has another value: these are numbers of samples, not classes"};
+  if (last > most) return {"", fmt::format("{} is too large for a class", last)};
+  return described(data, options, classes,
+                   "labels " + (names.empty() ? fmt::format("0 to {}", last) : shown_names(names)));
+}
+
+// The same files with other options.
+std::unique_ptr<FieldDataset> reopened(const FieldDataset& data, FieldOptions options) {
+  options.target_files.clear();  // joined already
+  return std::make_unique<FieldDataset>(data.indexes(), options);
+}
+
+Description described_values(const FieldDataset& data, FieldOptions options) {
+  const StoredField& input = data.indexes().front().units.front().fields.front();
+  const auto counts = [](const ChannelStatistics& of) { return of.minimum >= 0; };
+  const bool whole = input.type.kind == ElementKind::signed_integer ||
+                     input.type.kind == ElementKind::unsigned_integer;
+  if (whole && data.shape().is_volume() && std::ranges::all_of(look(data).channels, counts))
+    options.transform = InputTransform::log1p;
+  const std::unique_ptr<FieldDataset> transformed = reopened(data, options);
+  const Shape& targets = data.layout().targets;
+  return described(*transformed, options, 0,
+                   fmt::format("{} numbers to predict{}", targets.back(),
+                               targets.rank() > 1 ? " for each pixel" : ""));
+}
+
+// Of as many samples as can be read soon.
+std::set<std::int64_t> classes_of_maps(const FieldDataset& data) {
+  constexpr std::int64_t most_pixels = 1 << 28;
+  std::vector<std::int32_t> map;
+  std::set<std::int64_t> found;
+  std::int64_t pixels = 0;
+  for (std::int64_t i = 0; i < data.size() && pixels < most_pixels; ++i) {
+    const auto [depth, height, width] = data.extents_of(i);
+    map.resize(static_cast<std::size_t>(depth * height * width));
+    data.read_targets(i, map);
+    pixels += std::ssize(map);
+    for (std::size_t k = 0; k < map.size(); ++k) {
+      if (map[k] >= 0 && (k == 0 || map[k] != map[k - 1])) found.insert(map[k]);
+    }
+  }
+  return found;
+}
+
+Description described_maps(const FieldDataset& data, FieldOptions options) {
+  constexpr std::int64_t most = 1000, many_times = 16, no_class = 255;
+  std::set<std::int64_t> found = classes_of_maps(data);
+  // A single 255 above them means no class.
+  if (found.size() > 2 && *found.rbegin() == no_class && !found.contains(no_class - 1)) {
+    options.ignored_class = no_class;
+    found.erase(no_class);
+  }
+  if (found.size() < 2) return {"", "its maps have one class or none"};
+  const std::int64_t last = *found.rbegin();
+  const std::int64_t step =
+      std::accumulate(found.begin(), found.end(), std::int64_t{0},
+                      [](std::int64_t a, std::int64_t b) { return std::gcd(a, b); });
+  if (last > most || last >= many_times * std::ssize(found))
+    return {"", fmt::format(
+                    "its maps hold {} numbers up to {}, but classes are 0, 1, 2 and so on{}",
+                    found.size(), last,
+                    step > 1 ? fmt::format("; give it the attribute scale_factor = 1.0 / {}", step)
+                             : "")};
+  return described(data, options, last + 1, fmt::format("maps of classes 0 to {}", last));
+}
+
+FieldOptions options_of(const Guess& found, const DescribedFiles& files) {
+  FieldOptions options{{.files = files.names,
+                        .samples = found.unit,
+                        .groups = found.groups,
+                        .inputs = {found.input},
+                        .target = {found.target},
+                        .axes = found.axes,
+                        .not_finite = NotFinite::keep}};
+  if (found.volume) options.depth = any_depth;
+  options.predicted.kind = found.predicted;
+  if (found.maps) options.predicted.shape = Shape{1, 0};
+  options.group_list = found.group_list;
+  options.validation_group_list = found.validation_group_list;
+  const bool validates = !found.validation_input.empty();
+  if (files.arrays.empty()) {
+    if (!validates) return options;
+    options.validation_inputs = {found.validation_input};
+    options.validation_target = {found.validation_target};
+    return options;
+  }
+  options.inputs = options.target = {"array"};
+  options.files = {files.arrays.at(found.input)};
+  options.target_files = {files.arrays.at(found.target)};
+  if (!validates) return options;
+  options.validation_files = {files.arrays.at(found.validation_input)};
+  options.validation_target_files = {files.arrays.at(found.validation_target)};
+  return options;
+}
+
+// Sets what follows from all files: patches of samples that differ in size or are large, and the
+// class of a map that an attribute calls missing.
+std::unique_ptr<FieldDataset> open_any(FieldOptions& options, std::size_t processes) {
+  constexpr std::int64_t large = 1 << 23, least_side = 16;
+  const bool maps = options.predicted.kind == TargetKind::pixels;
+  const bool cuts = (maps || options.predicted.kind == TargetKind::label) &&
+                    options.axes.find('H') != options.axes.npos;
+  std::unique_ptr<FieldDataset> data;
+  try {
+    data = open_fields(options, processes);
+  } catch (const Error& error) {
+    if (!cuts || error.code() != ExitCode::data) throw;
+  }
+  const bool volumes = options.depth != 0;
+  if (data == nullptr || (maps && volumes && data->shape().pixels().count() > large)) {
+    options.patches = true;
+    options.depth = volumes ? 1 : 0;
+    options.height = options.width = 1;
+    data = open_fields(options, processes);
+    const std::int64_t most_side = volumes ? 128 : 256;
+    Voxel side{most_side, most_side, most_side};
+    for (std::int64_t i = 0; i < data->size(); ++i)
+      std::ranges::transform(side, data->extents_of(i), side.begin(), std::ranges::min);
+    for (std::int64_t& each : side)
+      each -= each < least_side ? 0 : each % least_side;
+    options.depth = volumes ? side[0] : 0;
+    options.height = side[1];
+    options.width = side[2];
+    data = reopened(*data, options);
+  }
+  const auto& missing = data->indexes().front().units.front().fields[1].packing.missing;
+  if (!maps || missing.size() != 1 || missing[0] != std::floor(missing[0])) return data;
+  options.ignored_class = static_cast<std::int64_t>(missing[0]);
+  return reopened(*data, options);
+}
+
 }  // namespace
 
 std::string yaml_text(const std::string& text) {
@@ -102,34 +415,23 @@ std::string training_text(std::int64_t samples) {
       batch, std::clamp<std::int64_t>(batch / 8, 1, 4));
 }
 
-std::string run_and_model_text(const FieldDataset& data, const FieldOptions& options,
-                               std::int64_t classes) {
-  const SampleShape& shape = data.shape();
-  if (options.predicted.kind == TargetKind::pixels) return map_model_text(shape, classes);
-  if (options.axes.find('H') == options.axes.npos) return signal_model_text(data, classes);
-  if (shape.is_volume() && options.predicted.kind == TargetKind::values)
-    return cube_model_text(data);
-  return image_model_text(shape.height(), shape.width(), shape.channels(), head_of(data, classes));
+Description described_as(const Guess& found, const DescribedFiles& files, std::size_t processes) {
+  FieldOptions options = options_of(found, files);
+  const std::unique_ptr<FieldDataset> opened = open_any(options, processes);
+  const FieldDataset& data = *opened;
+  if (found.predicted == TargetKind::values) return described_values(data, options);
+  if (found.predicted == TargetKind::pixels) return described_maps(data, options);
+  return described_labels(data, options);
 }
 
-std::string place_text(const FieldDataset& data, const FieldOptions& options) {
-  std::string text = list_line("files", options.files);
-  text += list_line("target_files", options.target_files);
-  text += list_line("validation_files", options.validation_files);
-  text += list_line("validation_target_files", options.validation_target_files);
-  if (!options.validation_inputs.empty()) {
-    text += list_line("validation_inputs", options.validation_inputs);
-    text += list_line("validation_target", options.validation_target);
-  } else if (!options.validation_group_list.empty()) {
-    text += fmt::format("  group_list: {}\n  validation_group_list: {}\n",
-                        yaml_text(options.group_list), yaml_text(options.validation_group_list));
-  } else if (options.validation_files.empty() && data.size() >= 20) {
-    text += "  validation_fraction: 0.1\n";
-  }
-  text += fmt::format("  samples: {}\n", name_of(options.samples));
-  if (options.groups != "*") text += fmt::format("  groups: {}\n", yaml_text(options.groups));
-  return text + fmt::format("  inputs: {}\n  target: {}\n  axes: {}\n", yaml_list(options.inputs),
-                            yaml_text(options.target.front()), options.axes);
+std::string shown_names(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 4, longest = 32;
+  std::string text = names.size() > 1 ? fmt::format("{} different: ", names.size()) : "";
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", names[i].substr(0, longest));
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text + (names.size() > most ? ", ..." : "");
 }
 
 }  // namespace trireme

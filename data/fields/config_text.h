@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a config that `trireme data inspect` prints. Private to this folder.
+// The config that `trireme data inspect` prints for a reading of files. Private to this folder.
 #pragma once
 
+#include <map>
 #include <string>
+#include <vector>
 
-#include "data/fields/field_dataset.h"
+#include "data/fields/guess.h"
+#include "data/kinds.h"
 
 namespace trireme {
 
-// The run and model sections for data that was opened with these options: a family for its samples
-// and targets, of `classes`.
-[[nodiscard]] std::string run_and_model_text(const FieldDataset& data, const FieldOptions& options,
-                                             std::int64_t classes);
-// The paths, shapes and validation set of the data section.
-[[nodiscard]] std::string place_text(const FieldDataset& data, const FieldOptions& options);
+// The files of a description: names as the user gave them, or .npy files, each with one of the data
+// sets that a guess names.
+struct DescribedFiles {
+  std::vector<std::string> names{};
+  std::map<std::string, std::string> arrays{};  // by a guess's name
+};
+
+// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
+// form no data set.
+[[nodiscard]] Description described_as(const Guess& found, const DescribedFiles& files,
+                                       std::size_t processes);
+// The first few names, without control characters.
+[[nodiscard]] std::string shown_names(const std::vector<std::string>& names);
 
 }  // namespace trireme

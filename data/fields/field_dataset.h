@@ -65,6 +65,7 @@ class FieldDataset final : public Dataset {
   void read_targets(std::int64_t index, std::span<std::int32_t> to) const;
   [[nodiscard]] const std::vector<FileIndex>& indexes() const { return indexes_; }
   [[nodiscard]] const SampleShape& shape() const { return *shape_; }
+  [[nodiscard]] std::uint64_t targets_left_out() const { return targets_.left_out(); }
   [[nodiscard]] InputTransform input_transform() const { return options_.transform; }
   [[nodiscard]] const FieldReader& reader() const { return reader_; }
   // The file and unit of a sample, and its number there, for messages: "a.h5, sample 3".

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <sstream>
+#include <unordered_map>
 #include <utility>
 
 #include "data/fields/describe.h"
@@ -61,9 +62,10 @@ bool has_word(std::string_view words, const std::string& word) {
 // A file's objects, and which of them only describe others.
 class FileListing {
  public:
-  explicit FileListing(const std::vector<StoredField>& fields) : fields_(fields) {
+  explicit FileListing(const std::vector<StoredField>& fields) {
     for (const StoredField& field : fields) {
       if (!field.is_attribute() || !field.is_text()) continue;
+      texts_.emplace(field.name, field.names.front());
       if (!has_word(naming_attributes, attribute_name(field))) continue;
       std::istringstream words(field.names.front());
       for (std::string word; words >> word;)
@@ -73,9 +75,13 @@ class FileListing {
 
   // The single text of an object's attribute; "" if there is none.
   [[nodiscard]] std::string text(const std::string& object, std::string_view name) const {
-    const auto found =
-        std::ranges::find(fields_, fmt::format("{}@{}", object, name), &StoredField::name);
-    return found == fields_.end() || !found->is_text() ? "" : found->names.front();
+    const auto found = texts_.find(fmt::format("{}@{}", object, name));
+    return found == texts_.end() ? "" : found->second;
+  }
+
+  // MATLAB stores arrays with reversed axes.
+  [[nodiscard]] bool is_reversed(const StoredField& field) const {
+    return !text(field.name, "MATLAB_class").empty();
   }
 
   [[nodiscard]] bool is_reserved(const StoredField& field) const {
@@ -101,21 +107,9 @@ class FileListing {
            kind == "function_handle";
   }
 
-  const std::vector<StoredField>& fields_;
+  std::unordered_map<std::string, std::string> texts_;  // of attributes
   std::set<std::string, std::less<>> described_by_;
 };
-
-// The largest data set with at least rows and columns.
-const StoredField* largest_input(const FileListing& listing,
-                                 const std::vector<StoredField>& fields) {
-  const StoredField* best = nullptr;
-  for (const StoredField& field : fields) {
-    if (field.is_attribute() || field.is_text() || true_extents(field).size() < 2) continue;
-    if (listing.is_reserved(field)) continue;
-    if (best == nullptr || field.elements() > best->elements()) best = &field;
-  }
-  return best;
-}
 
 // The data set of validation samples beside "X_train" or "train/x"; "" if there is none.
 std::string twin_of(const std::vector<StoredField>& fields, const std::string& name) {
@@ -132,125 +126,202 @@ std::string twin_of(const std::vector<StoredField>& fields, const std::string& n
   return "";
 }
 
-// One number per sample, or a text with a label-like name. Label-like names first, data sets before
-// attributes, the input's own group before others.
-std::vector<std::string> labels_among(const FileListing& listing,
-                                      const std::vector<StoredField>& fields, std::uint64_t count,
-                                      const std::string& input) {
-  const auto group_of = [](const std::string& name) {
-    return name.substr(0, std::min(name.size(), name.rfind('/') + 1));
-  };
-  std::vector<std::pair<int, std::string>> found;
-  constexpr std::uint64_t most_classes = 1000;
-  for (const StoredField& field : fields) {
-    auto extents = true_extents(field);
-    const bool sounds = sounds_like_label(field.name), attribute = field.is_attribute();
-    // A row of 0 and one 1 for each sample.
-    const bool row = sounds && count > 1 && extents.size() == 2 && extents.back() <= most_classes;
-    if (row) extents.pop_back();
-    const bool fits =
-        count == 1 ? extents.empty() : extents == std::vector<std::uint64_t>{count} && !attribute;
-    if (!fits || !(is_integer(field) || sounds) || field.name == input) continue;
-    if (listing.is_reserved(field)) continue;
-    const bool elsewhere = group_of(field.name) != group_of(input);
-    const bool of_training = !twin_of(fields, input).empty() && twin_of(fields, field.name).empty();
-    found.emplace_back(
-        (of_training ? 8 : 0) + (sounds ? 0 : 4) + (attribute ? 2 : 0) + (elsewhere ? 1 : 0),
-        field.name);
-  }
-  std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
-  std::vector<std::string> names;
-  for (auto& [rank, name] : found)
-    names.push_back(std::move(name));
-  return names;
-}
-
-// Channels are the shortest of three axes, the last one on ties; of four axes the last or first if
-// that is the shortest, otherwise they form a volume.
-std::string axes_of(std::span<const std::uint64_t> extents) {
-  constexpr std::uint64_t most_channels = 16, many_times = 8;
-  if (extents.size() == 2) {
-    // Signals with few channels.
-    if (extents[1] <= most_channels && extents[0] >= many_times * extents[1]) return "WC";
-    if (extents[0] <= most_channels && extents[1] >= many_times * extents[0]) return "CW";
-    return "HW";
-  }
-  if (extents.size() == 4) {
-    const auto shortest = std::ranges::min_element(extents);
-    if (extents.back() == *shortest) return "DHWC";
-    return shortest == extents.begin() ? "CDHW" : "TCHW";
-  }
-  if (extents.size() != 3) return "HWC";
-  return extents.front() < extents.back() ? "CHW" : "HWC";
-}
-
-// The axes of a cube of numbers with or without channels; "" if it is none.
-std::string axes_of_cube(std::span<const std::uint64_t> extents) {
-  const auto is_cube = [&](std::size_t first) {
-    return extents[first] == extents[first + 1] && extents[first] == extents[first + 2];
-  };
-  if (extents.size() == 3) return is_cube(0) ? "DHW" : "";
-  if (extents.size() != 4) return "";
-  return is_cube(0) ? "DHWC" : is_cube(1) ? "CDHW" : "";
-}
-
 bool is_float(const StoredField& field) {
   return !field.is_text() && !is_integer(field);
 }
 
-// A cube with numbers to predict for each sample: several floats, or one with a label-like name.
-// `samples`: whether the first axis counts them.
-void add_cubes(const FileListing& listing, const std::vector<StoredField>& fields,
-               const StoredField& input, bool samples, std::vector<Guess>& to) {
-  if (input.extents.size() < (samples ? 4U : 3U)) return;
-  const std::string axes = axes_of_cube(std::span(input.extents).subspan(samples ? 1 : 0));
-  if (axes.empty() || listing.is_reserved(input)) return;
-  constexpr std::uint64_t most = 64;
-  const std::uint64_t along = samples ? input.extents.front() : 1;
-  for (const bool sounds : {true, false}) {
-    for (const StoredField& field : fields) {
-      const std::uint64_t count = field.elements() / along;
-      const bool fits = count * along == field.elements() && count >= (sounds ? 1U : 2U) &&
-                        count <= most &&
-                        (!samples || (!field.extents.empty() && field.extents.front() == along));
-      if (!fits || !is_float(field) || &field == &input || listing.is_reserved(field)) continue;
-      if (sounds_like_label(field.name) != sounds) continue;
-      to.push_back({samples ? SampleUnit::axis : SampleUnit::file, input.name,
-                    (samples ? "N" : "") + axes, field.name, TargetKind::values});
+// An order of a sample's axes, and what speaks against it.
+struct Order {
+  std::string axes;
+  int against = 0;
+};
+
+// Channels are few, and fewer than rows and columns.
+std::vector<Order> orders_of(std::span<const std::uint64_t> extents) {
+  constexpr std::uint64_t few = 16, many_times = 8, most_columns = 512;
+  const auto cube = [&](std::size_t first) {
+    return extents[first] == extents[first + 1] && extents[first] == extents[first + 2];
+  };
+  const auto fewest = [&](std::size_t at) {
+    return extents[at] <= few && extents[at] == *std::ranges::min_element(extents);
+  };
+  switch (extents.size()) {
+    case 1:
+      return {{"C", extents[0] <= most_columns ? 0 : 3}, {"W", extents[0] <= most_columns ? 3 : 0}};
+    case 2: {
+      const bool last = fewest(1) && extents[0] >= many_times * extents[1];
+      const bool first = fewest(0) && extents[1] >= many_times * extents[0];
+      return {{"HW", last || first ? 3 : 0}, {"WC", last ? 0 : 4}, {"CW", first ? 0 : 4}};
+    }
+    case 3: {
+      const bool last = fewest(2) && !cube(0), first = fewest(0) && !cube(0) && !last;
+      return {{"HWC", last ? 0 : 3}, {"CHW", first ? 0 : 4}, {"DHW", last || first ? 2 : 0}};
+    }
+    case 4: {
+      const bool last = fewest(3) || cube(0), first = (fewest(0) || cube(1)) && !last;
+      const int colours = extents[3] == 3 && !cube(0) ? 1 : 0;  // of images, most often
+      return {{"DHWC", last ? colours : 3},
+              {"CDHW", first ? 0 : 3},
+              {"TCHW", fewest(1) && !last && !first ? 0 : 5}};
+    }
+    default:
+      return {};
+  }
+}
+
+// The same with an axis of samples in front, or at the end.
+std::vector<Order> orders_along(std::span<const std::uint64_t> extents) {
+  if (extents.size() < 2) return {};
+  // Sides of volumes are often equal, and then not a number of samples.
+  const bool side = extents.size() > 2 && extents.back() != 3 &&
+                    (extents[0] == extents[1] || extents[0] == extents[2]);
+  std::vector<Order> orders;
+  for (const Order& order : orders_of(extents.subspan(1)))
+    orders.push_back({"N" + order.axes, order.against + (side ? 5 : 0)});
+  for (const Order& order : orders_of(extents.first(extents.size() - 1)))
+    orders.push_back({order.axes + "N", order.against + 7});
+  return orders;
+}
+
+// All of a file, or of the first of many groups that are alike; and what its readings share.
+struct Scope {
+  std::vector<StoredField> fields;
+  Guess like{};
+};
+
+// All readings of a scope, with scores: the sum of what speaks for and against each part.
+class Readings {
+ public:
+  Readings(const Scope& scope, std::size_t files)
+      : scope_(scope), listing_(scope.fields), files_(files) {}
+
+  // Data sets with at least rows and columns: the largest first, those named like labels last.
+  [[nodiscard]] std::vector<std::pair<int, const StoredField*>> inputs() {
+    std::uint64_t largest = 0;
+    std::vector<std::pair<int, const StoredField*>> found;
+    targets_.clear();
+    for (const StoredField& field : scope_.fields) {
+      if (field.elements() == 0 || listing_.is_reserved(field)) continue;
+      targets_.push_back(&field);
+      if (field.is_attribute() || field.is_text() || true_extents(field).size() < 2) continue;
+      const bool of_training = !twin_of(scope_.fields, field.name).empty();
+      found.emplace_back((sounds_like_label(field.name) ? -6 : 0) + (of_training ? 4 : 0), &field);
+      largest = std::max(largest, field.elements());
+    }
+    for (auto& [score, field] : found)
+      score += field->elements() == largest ? 4 : field->elements() >= largest / 4 ? 1 : -2;
+    std::ranges::stable_sort(found, std::greater{}, [](const auto& each) { return each.first; });
+    constexpr std::size_t most = 6;
+    found.resize(std::min(most, found.size()));
+    return found;
+  }
+
+  [[nodiscard]] std::vector<Guess> all() {
+    const bool grouped = scope_.like.unit == SampleUnit::group;
+    // One file with one sample is no set of samples.
+    const int of_whole = grouped ? 5 : files_ > 1 ? 4 : -1;
+    for (const auto& [score, input] : inputs()) {
+      for (const Order& order : orders_along(input->extents))
+        add_reading(*input, order, grouped ? SampleUnit::group : SampleUnit::axis, score + 3);
+      for (const Order& order : orders_of(input->extents))
+        add_reading(*input, order, scope_.like.unit, score + of_whole);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void add_reading(const StoredField& input, const Order& order, SampleUnit unit, int score) {
+    Guess guess = scope_.like;
+    guess.unit = unit;
+    guess.input = input.name;
+    std::string& axes = guess.axes = order.axes;
+    const std::size_t row = axes.find('H');
+    const bool reversed = listing_.is_reversed(input);
+    if (reversed && row != axes.npos) std::swap(axes[row], axes[axes.find('W')]);
+    if (axes.size() < 2) return;
+    guess.score = score - (reversed && axes == "CN" ? 0 : order.against);
+    const bool of_training = !twin_of(scope_.fields, input.name).empty();
+    for (const StoredField* const field : targets_) {
+      if (field == &input) continue;
+      guess.target = field->name;
+      const int against = (group_of(field->name) == group_of(input.name) ? 0 : 1) +
+                          (of_training && twin_of(scope_.fields, field->name).empty() ? 8 : 0) +
+                          (field->is_attribute() ? 2 : 0);
+      guess.score -= against;
+      add_numbers(input, *field, guess);
+      add_maps(input, *field, guess);
+      guess.score += against;
     }
   }
-}
 
-// A data set with the input's extents but for channels.
-void add_maps(const FileListing& listing, const std::vector<StoredField>& fields,
-              const StoredField& input, const std::string& axes, std::vector<Guess>& to) {
-  std::vector<std::uint64_t> extents = input.extents;
-  const std::size_t channel = axes.find('C');
-  if (channel != axes.npos) extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(channel));
-  for (const StoredField& field : fields) {
-    if (field.extents != extents || field.is_text() || &field == &input) continue;
-    if (listing.is_reserved(field) || !(is_integer(field) || sounds_like_label(field.name)))
-      continue;
-    to.push_back({axes.find('N') == axes.npos ? SampleUnit::file : SampleUnit::axis, input.name,
-                  axes, field.name, TargetKind::pixels});
+  static std::string group_of(const std::string& name) {
+    return name.substr(0, std::min(name.size(), name.rfind('/') + 1));
   }
-}
 
-// Numbers to predict for each sample of images, signals or tables: floats with a telling name.
-void add_values(const FileListing& listing, const std::vector<StoredField>& fields,
-                const StoredField& input, const std::string& axes, std::vector<Guess>& to) {
-  constexpr std::uint64_t most = 64;
-  if (axes.front() != 'N' || listing.is_reserved(input)) return;
-  for (const StoredField& field : fields) {
-    const bool fits = !field.extents.empty() && field.extents.front() == input.extents.front() &&
-                      field.elements() / std::max<std::uint64_t>(field.extents.front(), 1) <= most;
-    const bool sounds =
-        sounds_like_label(field.name) || field.name.find("action") != field.name.npos;
-    if (!fits || !sounds || !is_float(field) || &field == &input || listing.is_reserved(field))
-      continue;
-    to.push_back({SampleUnit::axis, input.name, axes, field.name, TargetKind::values});
+  void add(Guess guess, TargetKind kind, int score, bool volume, bool maps = false) {
+    guess.predicted = kind;
+    guess.score += score;
+    guess.volume = volume;
+    guess.maps = maps;
+    found_.push_back(std::move(guess));
   }
-}
+
+  // A class, or numbers, of each sample: integers, and whatever has a telling name.
+  void add_numbers(const StoredField& input, const StoredField& field, const Guess& guess) {
+    constexpr std::uint64_t most_classes = 1000, most_numbers = 64;
+    const std::size_t samples = guess.axes.find('N'), depth = guess.axes.find('D');
+    const std::uint64_t count = samples == guess.axes.npos ? 1 : input.extents[samples];
+    if (samples != guess.axes.npos && count < 2) return;
+    const std::vector<std::uint64_t> extents = true_extents(field);
+    const bool sounds = sounds_like_label(field.name);
+    const bool one =
+        count == 1 ? extents.empty() : extents == std::vector{count} && !field.is_attribute();
+    // A row of 0 and one 1 for each sample.
+    const bool row = sounds && count > 1 && extents.size() == 2 && extents.front() == count &&
+                     extents.back() <= most_classes;
+    if ((one || row) && (is_integer(field) || sounds))
+      add(guess, TargetKind::label, !sounds ? 2 : is_float(field) ? 7 : 8, false);
+    const bool cube = depth != guess.axes.npos &&
+                      input.extents[depth] == input.extents[depth + 1] &&
+                      input.extents[depth] == input.extents[depth + 2];
+    const std::uint64_t numbers = field.elements() / count;
+    const bool fits = is_float(field) && numbers <= most_numbers &&
+                      numbers * count == field.elements() &&
+                      (count == 1 || (!extents.empty() && extents.front() == count));
+    const bool telling = sounds || field.name.find("action") != std::string::npos ||
+                         field.name.find("param") != std::string::npos;
+    if (fits && (telling || (cube && numbers > 1)))
+      add(guess, TargetKind::values, (telling ? 6 : 3) + (cube ? 2 : 0), cube);
+  }
+
+  // A class, or numbers, of each pixel: data sets with the input's rows and columns.
+  void add_maps(const StoredField& input, const StoredField& field, const Guess& guess) {
+    if (guess.axes.find('H') == guess.axes.npos || guess.axes.find('T') != guess.axes.npos) return;
+    if (field.is_attribute() || field.is_text()) return;
+    std::vector<std::uint64_t> wanted = input.extents, extents = field.extents;
+    const std::size_t last = wanted.size() - 1;
+    const auto channel = std::min(guess.axes.find('C'), guess.axes.size());
+    if (channel <= last) wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(channel));
+    std::uint64_t channels = 1;
+    if (extents.size() == wanted.size() + 1) {
+      channels = extents[channel];
+      extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(channel));
+    }
+    if (extents != wanted) return;
+    const bool sounds = sounds_like_label(field.name),
+               volume = guess.axes.find('D') != guess.axes.npos;
+    if ((is_integer(field) || sounds) && channels == 1)
+      add(guess, TargetKind::pixels, sounds ? 9 : 6, volume);
+    if (is_float(field) || (sounds && channels > 1))
+      add(guess, TargetKind::values, sounds ? 5 : 2, volume, true);
+  }
+
+  const Scope& scope_;
+  const FileListing listing_;
+  const std::size_t files_;
+  std::vector<const StoredField*> targets_;  // that are not reserved
+  std::vector<Guess> found_;
+};
 
 std::string without_group(const std::string& name, const std::string& group) {
   return name.substr(group.size() + (name[group.size()] == '/' ? 1 : 0));
@@ -306,90 +377,34 @@ void add_beside(const std::vector<StoredField>& fields, const StoredField& input
   }
 }
 
-// The likely labels of an input.
-Guesses guess_labels(const FileListing& listing, const std::vector<StoredField>& fields,
-                     const StoredField* input, bool reversed) {
-  const auto axes = [&](std::span<const std::uint64_t> extents) {
-    std::string letters = axes_of(extents);
-    if (reversed && letters.find('H') != letters.npos)
-      std::swap(letters[letters.find('H')], letters[letters.find('W')]);
-    return letters;
-  };
-  const std::span extents(input->extents);
-  Guesses result;
-  const auto add = [&](SampleUnit unit, const std::string& name, const std::string& letters,
-                       const std::vector<std::string>& labels) {
-    for (const std::string& label : labels)
-      result.likely.push_back({unit, name, letters, label, TargetKind::label});
-    return !labels.empty();
-  };
-  if (extents.size() == 2 && add(SampleUnit::axis, input->name, "NC",
-                                 labels_among(listing, fields, extents.front(), input->name)))
-    return add_beside(fields, *input, result), result;
-  if (extents.size() >= 3) {
-    const std::size_t last = extents.size() - 1;
-    const bool along = add(SampleUnit::axis, input->name, "N" + axes(extents.subspan(1)),
-                           labels_among(listing, fields, extents.front(), input->name)) ||
-                       add(SampleUnit::axis, input->name, axes(extents.first(last)) + "N",
-                           labels_among(listing, fields, extents[last], input->name));
-    if (along) return add_beside(fields, *input, result), result;
-  }
-  // Equally named data sets of one shape in many groups are one sample each.
-  const std::string group = input->name.substr(0, input->name.find('/'));
-  if (group != input->name) {
-    const auto alike = siblings(fields, *input, 0);
-    const bool same = std::ranges::any_of(
-        alike, [&](const StoredField* other) { return other->extents == input->extents; });
-    const std::vector<StoredField> inside = below(fields, group);
-    const std::string name = without_group(input->name, group);
-    if (same && add(SampleUnit::group, name, axes(extents),
-                    labels_among(FileListing(inside), inside, 1, name)))
-      return result;
-  }
-  add_beside(fields, *input, result);
-  add(SampleUnit::file, input->name, axes(extents), labels_among(listing, fields, 1, input->name));
-  return result;
-}
-
-}  // namespace
-
-namespace {
-
-// Guesses for steps of equal numbered groups at any depth, as data/demo_0 of robomimic.
-std::vector<Guess> guess_numbered(const std::vector<StoredField>& fields,
-                                  const StoredField& input) {
+// Groups like that of the input which are samples, or hold some: s0, s1; data/demo_0 of robomimic.
+std::vector<Scope> scopes_of(const std::vector<StoredField>& fields, const StoredField& input) {
   const std::vector<std::string> path = path_parts(input.name);
+  std::vector<Scope> scopes;
   std::string group, groups;
+  const auto lists = [&](const std::string& list) {
+    const auto found = std::ranges::find(fields, list, &StoredField::name);
+    return found != fields.end() && found->is_text();
+  };
+  Guess like;
+  like.unit = SampleUnit::group;
+  if (lists("mask/train") && lists("mask/valid")) {
+    like.group_list = "mask/train";
+    like.validation_group_list = "mask/valid";
+  }
   for (std::size_t where = 0; where + 1 < path.size(); ++where) {
     const std::string stem = stem_of(path[where]);
+    const auto alike = siblings(fields, input, where);
+    const bool same = std::ranges::any_of(
+        alike, [&](const StoredField* other) { return other->extents == input.extents; });
     group += (where == 0 ? "" : "/") + path[where];
-    groups += (where == 0 ? "" : "/") + (stem.empty() ? path[where] : stem);
-    if (stem.empty() || siblings(fields, input, where).empty()) continue;
-    const std::vector<StoredField> inside = below(fields, group);
-    const std::string name = without_group(input.name, group);
-    const FileListing listing(inside);
-    const StoredField& first = *std::ranges::find(inside, name, &StoredField::name);
-    if (first.extents.size() < 2) return {};
-    const std::string axes =
-        "N" + (first.extents.size() == 2 ? "C" : axes_of(std::span(first.extents).subspan(1)));
-    std::vector<Guess> likely;
-    add_values(listing, inside, first, axes, likely);
-    for (const std::string& label : labels_among(listing, inside, first.extents.front(), name))
-      likely.push_back({SampleUnit::axis, name, axes, label, TargetKind::label});
-    const auto lists = [&](const std::string& list) {
-      return std::ranges::any_of(
-          fields, [&](const StoredField& field) { return field.name == list && field.is_text(); });
-    };
-    for (Guess& guess : likely) {
-      guess.unit = SampleUnit::group;
-      guess.groups = groups;
-      if (!lists("mask/train") || !lists("mask/valid")) continue;
-      guess.group_list = "mask/train";
-      guess.validation_group_list = "mask/valid";
-    }
-    return likely;
+    groups += where == 0 ? "" : "/";
+    like.groups = groups + (stem.empty() ? "*" : stem);
+    if (!alike.empty() && twin_of(fields, input.name).empty() && (same || !stem.empty()))
+      scopes.push_back({below(fields, group), like});
+    groups += stem.empty() ? path[where] : stem;
   }
-  return {};
+  return scopes;
 }
 
 // Validation data sets beside those of training.
@@ -405,41 +420,37 @@ void add_twins(const std::vector<StoredField>& fields, Guesses& to) {
 
 }  // namespace
 
-Guesses guess_samples(const std::vector<StoredField>& fields) {
-  const FileListing listing(fields);
-  const StoredField* const input = largest_input(listing, fields);
-  if (input == nullptr) return {};
-  // MATLAB stores arrays with reversed axes.
-  const bool reversed = !listing.text(input->name, "MATLAB_class").empty();
+Guesses guess_samples(const std::vector<StoredField>& fields, std::size_t files) {
+  const Scope whole{fields};
+  Readings of_file(whole, files);
+  const auto inputs = of_file.inputs();
   Guesses result;
-  result.likely = guess_numbered(fields, *input);
-  if (!result.likely.empty()) return result;
-  result = guess_labels(listing, fields, input, reversed);
-  if (!reversed) {
-    std::vector<Guess> cubes;
-    for (const bool samples : {false, true})
-      add_cubes(listing, fields, *input, samples, cubes);
-    // Behind integers that are named like labels.
-    const auto certain = [&](const Guess& guess) {
-      const auto field = std::ranges::find(fields, guess.target, &StoredField::name);
-      return sounds_like_label(guess.target) && (field == fields.end() || !is_float(*field));
-    };
-    result.likely.insert(std::ranges::find_if_not(result.likely, certain), cubes.begin(),
-                         cubes.end());
-    const std::span extents(input->extents);
-    add_maps(listing, fields, *input, axes_of(extents), result.likely);
-    if (extents.size() >= 2)
-      add_values(listing, fields, *input,
-                 "N" + (extents.size() == 2 ? "C" : axes_of(extents.subspan(1))), result.likely);
-    if (extents.size() >= 3)
-      add_maps(listing, fields, *input, "N" + axes_of(extents.subspan(1)), result.likely);
+  if (inputs.empty()) return result;
+  const StoredField& input = *inputs.front().second;
+  for (const Scope& scope : scopes_of(fields, input)) {
+    for (Guess& guess : Readings(scope, files).all())
+      result.likely.push_back(std::move(guess));
   }
-  if (result.likely.empty()) {
-    std::string letters = axes_of(input->extents);
-    if (reversed && letters.find('H') != letters.npos)
-      std::swap(letters[letters.find('H')], letters[letters.find('W')]);
-    result.likely.push_back({SampleUnit::file, input->name, letters, "", TargetKind::label});
+  const bool grouped = !result.likely.empty();
+  for (Guess& guess : of_file.all()) {
+    guess.score -= grouped ? 5 : 0;
+    result.likely.push_back(std::move(guess));
   }
+  std::ranges::stable_sort(result.likely, std::greater{}, &Guess::score);
+  if (result.likely.empty())
+    result.likely.push_back({SampleUnit::file, input.name,
+                             input.extents.size() > 4 ? "NDHWC" : orders_of(input.extents)[0].axes,
+                             ""});
+  const Guess& best = result.likely.front();
+  if (best.unit != SampleUnit::group) add_beside(fields, input, result);
+  const auto parts_of = [&](const std::string& name) {
+    return std::ranges::count(fields, stem_of(name), [](const StoredField& field) {
+      return field.is_attribute() ? "@" : stem_of(field.name);
+    });
+  };
+  constexpr int many = 3;
+  result.scattered = !stem_of(best.input).empty() && !stem_of(best.target).empty() &&
+                     parts_of(best.input) >= many && parts_of(best.target) >= many;
   add_twins(fields, result);
   return result;
 }

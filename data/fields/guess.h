@@ -21,20 +21,20 @@ struct Guess {
   std::string groups = "*";                             // of unit group
   std::string group_list{}, validation_group_list{};    // "mask/train", "mask/valid"
   std::string validation_input{}, validation_target{};  // "X_val", "y_val" beside "X_train"
-
-  [[nodiscard]] bool is_volume() const {
-    return predicted != TargetKind::label && axes.find('D') != std::string::npos;
-  }
+  int score = 0;                                        // what speaks for it
+  bool volume = false;  // the axis D is that of a model of volumes, not channels
+  bool maps = false;    // of predicted values
 };
 
 struct Guesses {
-  // One input with each of its possible targets, the most likely first. None: no data set has rows
-  // and columns.
+  // All readings, the most likely first. One without a target: there is none. Empty: no data set
+  // has rows and columns.
   std::vector<Guess> likely{};
   std::vector<std::string> beside{};  // data sets with the input's name in other groups: "val/x"
+  bool scattered = false;             // each sample is a data set of its own: "image_0", "image_1"
 };
 
-// `fields`: everything in a file, with attributes.
-[[nodiscard]] Guesses guess_samples(const std::vector<StoredField>& fields);
+// `fields`: everything in the first of so many files, with attributes.
+[[nodiscard]] Guesses guess_samples(const std::vector<StoredField>& fields, std::size_t files);
 
 }  // namespace trireme

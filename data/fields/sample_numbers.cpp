@@ -244,7 +244,7 @@ void require_floats(const UnitFields& unit, const StoredField& field, const std:
 
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
-              std::vector<float>& map) {
+              std::vector<float>& map, const NumberPacking* packing) {
   const StoredField& input = unit.inputs().front();
   const AxisPlaces axes = axes_of_map(unit, field, shape, role).value();
   const auto position = shape.position(input, number);
@@ -272,7 +272,7 @@ void read_map(const FieldReader& reader, const UnitFields& unit, const StoredFie
   if (role == MapRole::values) {
     require_floats(unit, field, stored.data(), values);
   } else {
-    to_floats(field.type, field.packing, stored.data(), values);
+    to_floats(field.type, packing == nullptr ? field.packing : *packing, stored.data(), values);
   }
   place_channels(axes, all, shape.box_of(lines), static_cast<std::int64_t>(all.channels),
                  values.data(), map.data());

@@ -85,9 +85,10 @@ std::uint64_t require_map(const UnitFields& unit, const StoredField& field,
 // As to_floats. Raises ExitCode::data, naming field and range, for finite numbers beyond float32.
 void require_floats(const UnitFields& unit, const StoredField& field, const std::byte* from,
                     std::span<float> to);
-// The numbers of some lines of a sample (pixels, channels), NaN where they are missing.
+// The numbers of some lines of a sample (pixels, channels), NaN where they are missing by
+// `packing`, or by the field's own.
 void read_map(const FieldReader& reader, const UnitFields& unit, const StoredField& field,
               const SampleShape& shape, MapRole role, std::uint64_t number, const Lines& lines,
-              std::vector<float>& map);
+              std::vector<float>& map, const NumberPacking* packing = nullptr);
 
 }  // namespace trireme

@@ -205,6 +205,20 @@ double SampleTargets::classes() const {
   return spec_.classes > 0 ? static_cast<double>(spec_.classes) : 2147483647.0;
 }
 
+// How to mend a map with such a value, which may be NaN.
+std::string SampleTargets::advice_for(float value, const NumberPacking& packing) const {
+  if (std::isnan(value) && packing.missing.empty())
+    return "data.not_finite: zero leaves such pixels out of the loss";
+  if (std::isnan(value))
+    return fmt::format("data.ignored_class: {}, or data.not_finite: zero for all that are missing",
+                       packing.missing.front());
+  if (value != std::floor(value)) return "classes are whole numbers from 0 on";
+  const std::string ignored = fmt::format("data.ignored_class: {} if it is no class", value);
+  if (spec_.classes == 0) return ignored;
+  return fmt::format("there are {} classes, 0 to {}; set model.classes to more, or {}", classes(),
+                     classes() - 1, ignored);
+}
+
 bool SampleTargets::is_class(double value) const {
   return value >= 0 && value < classes() && value == std::floor(value);
 }
@@ -286,34 +300,45 @@ std::int32_t SampleTargets::read_label(const FieldReader& reader, const UnitFiel
   const double value = read_number(reader, unit, target, element_of(unit, target, shape, number));
   if (target.is_text()) return numbers_.at(target.names[static_cast<std::size_t>(value)]);
   if (is_class(value)) return static_cast<std::int32_t>(value);
-  fail(ExitCode::data, "{}: {}: sample {} has the label {}, but there are {} classes, 0 to {}",
-       unit.name(), target.name, number, value, classes(), classes() - 1);
+  fail(ExitCode::data, "{}: {}: sample {} has the label {}, but {}", unit.name(), target.name,
+       number, value,
+       spec_.classes > 0 ? fmt::format("there are {} classes, 0 to {}", classes(), classes() - 1)
+                         : "a label is a whole number from 0 on, and not missing");
 }
 
 void SampleTargets::read_pixels(const FieldReader& reader, const UnitFields& unit,
                                 const SampleShape& shape, std::uint64_t number,
                                 std::span<std::int32_t> to) const {
   const StoredField& target = unit.targets().front();
-  thread_local std::vector<float> map;
-  read_map(reader, unit, target, shape, MapRole::target, number, shape.lines(), map);
   const auto ignored = static_cast<float>(options_.ignored_class);
+  // The ignored class is that, even if an attribute calls it missing.
+  NumberPacking packing = target.packing;
+  const bool stored = packing.scale == 1 && packing.offset == 0;
+  if (stored) {
+    std::erase(packing.missing, static_cast<double>(options_.ignored_class));
+    packing.least = std::min(packing.least, static_cast<double>(ignored));
+    packing.most = std::max(packing.most, static_cast<double>(ignored));
+  }
+  thread_local std::vector<float> map;
+  read_map(reader, unit, target, shape, MapRole::target, number, shape.lines(), map, &packing);
   const float end = static_cast<float>(classes());
   std::uint64_t left_out = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     const float value = map[i];
     to[i] = ignored_target;
     if (value == ignored) continue;
-    if (value >= 0 && value < end) to[i] = static_cast<std::int32_t>(value);
+    const bool missing = std::isnan(value) ||
+                         (stored && (value < target.packing.least || value > target.packing.most));
+    if (!missing && value >= 0 && value < end) to[i] = static_cast<std::int32_t>(value);
     if (to[i] >= 0 && static_cast<float>(to[i]) == value) continue;
-    if (std::isnan(value) && options_.not_finite != NotFinite::refuse) {
+    if (missing && options_.not_finite != NotFinite::refuse) {
       ++left_out;
       continue;
     }
-    fail(ExitCode::data,
-         "{}: {}: sample {} has the class {} at {}, but there are {} classes, 0 to {}; set "
-         "model.classes to more, or data.ignored_class: {} if it is no class",
-         unit.name(), target.name, number, value, shape.pixel_text(i), classes(), classes() - 1,
-         value);
+    fail(ExitCode::data, "{}: {}: sample {} has {} at {}; {}", unit.name(), target.name, number,
+         missing ? "no class (missing or NaN)" : fmt::format("the class {}", value),
+         shape.pixel_text(i),
+         advice_for(missing ? std::numeric_limits<float>::quiet_NaN() : value, packing));
   }
   left_out_ += left_out;
 }

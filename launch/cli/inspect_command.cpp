@@ -144,6 +144,16 @@ void check_asked(const InspectArguments& arguments, const DataKindRow& kind) {
          name, kind.name);
 }
 
+// A config that no run would take is not printed.
+void require_valid(const std::string& text) {
+  try {
+    Provenance where;
+    static_cast<void>(resolve_config(parse_config(text, "config", {}, &where), {}, &where));
+  } catch (const Error& error) {
+    fail(ExitCode::data, "no model family reads such samples: {}", error.what());
+  }
+}
+
 void inspect(InspectArguments& arguments) {
   DataPlace& place = arguments.place;
   const bool yaml = place.names.size() == 1 && (place.names.front().ends_with(".yaml") ||
@@ -173,6 +183,8 @@ void inspect(InspectArguments& arguments) {
     return report_verified(reports);
   }
   const Description found = (arguments.print_config ? kind.config : kind.inspect)(place);
+  if (found.problem.empty() && found.text.find("\nmodel: ") != std::string::npos)
+    require_valid(found.text);
   fmt::print("{}", found.text);
   std::fflush(stdout);
   if (!found.problem.empty()) fail(ExitCode::data, "{}", found.problem);
