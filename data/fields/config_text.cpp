@@ -22,28 +22,10 @@
 namespace trireme {
 namespace {
 
-std::string cube_model_text(const FieldDataset& data) {
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: cosmoflow, size: {}, channels: {}, halvings: {}, targets: {}}}\n",
-      data.shape().height(), data.shape().channels(),
-      std::clamp(
-          static_cast<int>(std::bit_width(static_cast<std::uint64_t>(data.shape().height()))) - 2,
-          1, 5),
-      data.layout().targets.count());
-}
-
-// For images or volumes with maps of classes, or of values: levels down to about four pixels.
-std::string map_model_text(const SampleShape& shape, const std::string& predicted) {
-  const auto sides = shape.pixels();
-  const auto shortest = static_cast<std::uint64_t>(std::ranges::min(sides.extents()));
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, {}, "
-      "filters: {}, levels: {}}}\n",
-      shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
-      shape.width(), shape.channels(), predicted, shortest < 64 ? 16 : 32,
-      std::clamp(static_cast<int>(std::bit_width(shortest)) - 3, 1, 4));
+// Down to about four pixels.
+int halvings_of(std::int64_t side, int most) {
+  return std::clamp(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(side))) - 3, 1,
+                    most);
 }
 
 // The head of a model of samples.
@@ -88,12 +70,16 @@ std::string run_and_model_text(const FieldDataset& data, const FieldOptions& opt
                                std::int64_t classes) {
   const SampleShape& shape = data.shape();
   if (options.predicted.kind == TargetKind::pixels)
-    return map_model_text(shape, fmt::format("classes: {}", classes));
+    return map_model_text(shape, 32, fmt::format("classes: {}", classes));
   if (options.predicted.is_value_map())
-    return map_model_text(shape, fmt::format("values: {}", data.layout().targets.back()));
+    return map_model_text(shape, 32, fmt::format("values: {}", data.layout().targets.back()));
   if (options.axes.find('H') == options.axes.npos) return signal_model_text(data, classes);
   if (shape.is_volume() && options.predicted.kind == TargetKind::values)
-    return cube_model_text(data);
+    return fmt::format(
+        "run: {{directory: runs/described}}\n"
+        "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}, halvings: {}}}\n",
+        shape.height(), shape.channels(), data.layout().targets.count(),
+        halvings_of(shape.height(), 5));
   return image_model_text(shape.height(), shape.width(), shape.channels(), head_of(data, classes));
 }
 
@@ -305,15 +291,13 @@ Description described_maps(const FieldDataset& data, FieldOptions options) {
   }
   if (found.size() < 2) return {"", "its maps have one class or none"};
   const std::int64_t last = *found.rbegin();
-  const std::int64_t step =
-      std::accumulate(found.begin(), found.end(), std::int64_t{0},
-                      [](std::int64_t a, std::int64_t b) { return std::gcd(a, b); });
+  std::int64_t step = 0;
+  for (const std::int64_t each : found)
+    step = std::gcd(step, each);
   if (last > most || last >= many_times * std::ssize(found))
-    return {"", fmt::format(
-                    "its maps hold {} numbers up to {}, but classes are 0, 1, 2 and so on{}",
-                    found.size(), last,
-                    step > 1 ? fmt::format("; give it the attribute scale_factor = 1.0 / {}", step)
-                             : "")};
+    return {"", fmt::format("its maps hold {} numbers up to {}, but classes are 0, 1, 2 and so on; "
+                            "the attribute scale_factor = 1.0 / {} divides them",
+                            found.size(), last, step)};
   return described(data, options, last + 1, fmt::format("maps of classes 0 to {}", last));
 }
 
@@ -377,12 +361,25 @@ std::unique_ptr<FieldDataset> open_any(FieldOptions& options, std::size_t proces
     data = reopened(*data, options);
   }
   const auto& missing = data->indexes().front().units.front().fields[1].packing.missing;
-  if (!maps || missing.size() != 1 || missing[0] != std::floor(missing[0])) return data;
+  if (!maps || missing.size() != 1 || missing[0] != static_cast<std::int32_t>(missing[0]))
+    return data;
   options.ignored_class = static_cast<std::int64_t>(missing[0]);
   return reopened(*data, options);
 }
 
 }  // namespace
+
+std::string map_model_text(const SampleShape& shape, int filters, const std::string& predicted) {
+  const auto pixels = shape.pixels();
+  const std::int64_t shortest = std::ranges::min(pixels.extents());
+  return fmt::format(
+      "run: {{directory: runs/described}}\n"
+      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, {}, "
+      "filters: {}, levels: {}}}\n",
+      shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
+      shape.width(), shape.channels(), predicted, shortest < 64 ? 16 : filters,
+      halvings_of(shortest, 4));
+}
 
 std::string yaml_text(const std::string& text) {
   std::string out = "\"";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/fields/guess.h"
+#include "data/fields/sample_shape.h"
 #include "data/kinds.h"
 
 namespace trireme {
@@ -22,6 +23,9 @@ struct DescribedFiles {
 // form no data set.
 [[nodiscard]] Description described_as(const Guess& found, const DescribedFiles& files,
                                        std::size_t processes);
+// The run and model sections for maps of `predicted`, as in "classes: 3", of images or volumes.
+[[nodiscard]] std::string map_model_text(const SampleShape& shape, int filters,
+                                         const std::string& predicted);
 // The first few names, without control characters.
 [[nodiscard]] std::string shown_names(const std::vector<std::string>& names);
 

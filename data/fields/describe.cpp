@@ -89,8 +89,18 @@ std::string keys_of(const Guess& found) {
                      found.target, found.axes, name_of(found.unit));
 }
 
-// The first reading that holds for all files, after the others that are nearly as likely.
-Description first_that_holds(const std::vector<Guess>& likely, const DescribedFiles& files,
+Description tried_as(const Guess& found, const DescribedFiles& files, std::size_t processes) {
+  try {
+    return described_as(found, files, processes);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;
+    return {"", error.what()};
+  }
+}
+
+// The first reading that holds for all files, after what speaks against others, and those nearly as
+// likely that hold for the first file.
+Description first_that_holds(const std::vector<Guess>& likely, DescribedFiles files,
                              const std::string& first, std::size_t processes) {
   constexpr std::size_t most = 16;
   constexpr int near = 4;
@@ -99,34 +109,28 @@ Description first_that_holds(const std::vector<Guess>& likely, const DescribedFi
   std::string problem, others;
   for (const Guess& found : std::span(likely).first(std::min(most, likely.size()))) {
     if (chosen != nullptr && found.score < chosen->score - near) break;
-    DescribedFiles of = files;
-    if (chosen != nullptr) of.names = {first};
-    Description tried;
-    try {
-      tried = described_as(found, of, processes);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::data) throw;
-      tried.problem = error.what();
-    }
-    if (!tried.problem.empty() && chosen == nullptr && problem.find(tried.problem) == problem.npos)
-      problem +=
-          fmt::format("{}with {}: {}", problem.empty() ? "" : "\n", keys_of(found), tried.problem);
-    if (!tried.problem.empty()) continue;
-    if (chosen != nullptr) {
+    Description tried = tried_as(found, files, processes);
+    if (!tried.problem.empty()) {
+      if (chosen == nullptr && problem.find(tried.problem) == problem.npos)
+        problem += fmt::format("{}with {}: {}", problem.empty() ? "" : "\n", keys_of(found),
+                               tried.problem);
+    } else if (chosen == nullptr) {
+      chosen = &found;
+      result = std::move(tried);
+      files.names = {first};
+    } else {
       others += fmt::format("#   or {}: {}", keys_of(found),
                             tried.text.substr(2, tried.text.find('\n') - 1));
-      continue;
     }
-    chosen = &found;
-    result = std::move(tried);
   }
   if (chosen == nullptr) return {"", problem + "; name the label by data.target"};
   std::istringstream lines(problem);
   for (std::string line; std::getline(lines, line);)
     others += fmt::format("#   not {}\n", line);
   if (!others.empty())
-    others = fmt::format("# a guess between readings: {}\n{}", keys_of(*chosen), others);
-  return {others + result.text, ""};
+    result.text =
+        fmt::format("# a guess between readings: {}\n{}{}", keys_of(*chosen), others, result.text);
+  return result;
 }
 
 // Several .npy files as one listing, by their names without ending.

@@ -205,18 +205,19 @@ double SampleTargets::classes() const {
   return spec_.classes > 0 ? static_cast<double>(spec_.classes) : 2147483647.0;
 }
 
-// How to mend a map with such a value, which may be NaN.
+// What helps against such a value in a map, which may be NaN.
 std::string SampleTargets::advice_for(float value, const NumberPacking& packing) const {
-  if (std::isnan(value) && packing.missing.empty())
-    return "data.not_finite: zero leaves such pixels out of the loss";
   if (std::isnan(value))
-    return fmt::format("data.ignored_class: {}, or data.not_finite: zero for all that are missing",
-                       packing.missing.front());
-  if (value != std::floor(value)) return "classes are whole numbers from 0 on";
-  const std::string ignored = fmt::format("data.ignored_class: {} if it is no class", value);
-  if (spec_.classes == 0) return ignored;
-  return fmt::format("there are {} classes, 0 to {}; set model.classes to more, or {}", classes(),
-                     classes() - 1, ignored);
+    return fmt::format("data.not_finite: zero{} leaves such pixels out",
+                       packing.missing.empty() ? ""
+                                               : fmt::format(", or data.ignored_class: {},",
+                                                             fmt::join(packing.missing, " or ")));
+  if (spec_.classes == 0 || value != std::floor(value))
+    return "classes are whole numbers from 0 on";
+  return fmt::format(
+      "there are {} classes, 0 to {}; set model.classes to more, or data.ignored_class: {} if it "
+      "is no class",
+      classes(), classes() - 1, value);
 }
 
 bool SampleTargets::is_class(double value) const {
@@ -335,10 +336,9 @@ void SampleTargets::read_pixels(const FieldReader& reader, const UnitFields& uni
       ++left_out;
       continue;
     }
-    fail(ExitCode::data, "{}: {}: sample {} has {} at {}; {}", unit.name(), target.name, number,
-         missing ? "no class (missing or NaN)" : fmt::format("the class {}", value),
-         shape.pixel_text(i),
-         advice_for(missing ? std::numeric_limits<float>::quiet_NaN() : value, packing));
+    const float shown = missing ? std::numeric_limits<float>::quiet_NaN() : value;
+    fail(ExitCode::data, "{}: {}: sample {} has the class {} at {}; {}", unit.name(), target.name,
+         number, shown, shape.pixel_text(i), advice_for(shown, packing));
   }
   left_out_ += left_out;
 }

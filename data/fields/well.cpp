@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 
+#include "data/fields/config_text.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_dataset.h"
 #include "data/fields/statistics.h"
@@ -116,19 +116,6 @@ std::string validation_text(const std::vector<std::string>& names) {
   return "";
 }
 
-std::string model_of(const FieldDataset& data) {
-  const SampleShape& shape = data.shape();
-  const Shape pixels = shape.pixels();
-  const auto shortest = static_cast<std::uint64_t>(std::ranges::min(pixels.extents()));
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: unet, {}image_size: {}, image_width: {}, channels: {}, values: {}, "
-      "filters: {}, levels: {}, nonlinearity: tanh}}\n",
-      shape.is_volume() ? fmt::format("depth: {}, ", shape.depth()) : "", shape.height(),
-      shape.width(), shape.channels(), data.layout().targets.back(), shortest < 64 ? 16 : 48,
-      std::clamp(static_cast<int>(std::bit_width(shortest)) - 3, 1, 4));
-}
-
 // As The Well's: deviations are clipped from below.
 std::string scaling_text(const FieldDataset& data) {
   constexpr std::int64_t most = 64;
@@ -225,7 +212,10 @@ Description described_well(const WellFields& well, const std::vector<std::string
                   "per pixel to predict\n",
                   data.size(), data.shape().size_text(), window, steps_out, data.shape().channels(),
                   data.layout().targets.back()) +
-          model_of(data) + fmt::format("data:\n  files: {}\n", yaml_list(names)) +
+          map_model_text(
+              data.shape(), 48,
+              fmt::format("values: {}, nonlinearity: tanh", data.layout().targets.back())) +
+          fmt::format("data:\n  files: {}\n", yaml_list(names)) +
           (validation.empty() && data.size() >= 20 ? "  validation_fraction: 0.1\n" : validation) +
           fmt::format("  samples: axis\n  inputs: {}\n  target: {}\n  axes: {}\n  window: {}\n"
                       "  steps_ahead: {}\n",

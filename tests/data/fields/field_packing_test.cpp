@@ -69,6 +69,43 @@ TEST_F(FieldPacking, UnpacksNumbersAndLeavesMissingOnesOut) {
   EXPECT_EQ(values(open(one), 0), test::floats(test::counting(6)));
 }
 
+// Of a map: -2147483647 is no float32, and 7 is outside of the range.
+TEST_F(FieldPacking, TheFillValueMayBeTheIgnoredClass) {
+  {
+    const H5 file = make_hdf5(path("a.nc"));
+    write_field(file, "t", {.extents = {2, 3}}, test::counting(6));
+    write_field(file, "y", {.extents = {2, 3}, .type = H5T_STD_I32LE}, {0, 1, 255, 2, 255, 1});
+    write_field(file, "z", {.extents = {2, 3}, .type = H5T_STD_I32LE}, {0, 1, 255, 7, 255, 1});
+    for (const char* const map : {"y", "z"}) {
+      const H5 data(H5Dopen2(file, map, H5P_DEFAULT), H5Dclose);
+      write_attribute(data, "_FillValue", 255);
+      write_attribute(data, "missing_value", -2147483647);
+      write_attribute(data, "valid_max", 2);
+    }
+  }
+  FieldOptions one = of_file();
+  one.target = {"y"};
+  one.not_finite = NotFinite::refuse;
+  one.predicted = {TargetKind::pixels, Shape{}, 3};
+  const auto read = [&](const FieldDataset& data) {
+    std::vector<std::int32_t> map(6);
+    data.read_targets(0, map);
+    return map;
+  };
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(read(open(one))); }, "y: sample 0", "row 0, column 2",
+      "data.not_finite: zero", "data.ignored_class: ");
+  one.ignored_class = 255;
+  EXPECT_THAT(read(open(one)), testing::ElementsAre(0, 1, -1, 2, -1, 1));
+  EXPECT_EQ(open(one).targets_left_out(), 0U);
+  one.target = {"z"};
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(read(open(one))); }, "z: sample 0",
+      "row 1, column 0");
+  one.not_finite = NotFinite::zero;
+  EXPECT_THAT(read(open(one)), testing::ElementsAre(0, 1, -1, -1, -1, 1));
+}
+
 TEST_F(FieldPacking, AnotherAttributeIsAnotherDataSet) {
   write({{"scale_factor", 0.5}});
   const std::uint64_t half = open(of_file()).fingerprint();
