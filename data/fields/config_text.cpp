@@ -50,22 +50,6 @@ std::string signal_model_text(const FieldDataset& data, std::int64_t classes) {
       shape.width(), shape.channels(), fmt::join(convolutions, ", "), head_of(data, classes));
 }
 
-std::string image_model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
-                             const std::string& head) {
-  const std::int64_t side = std::min(height, width);
-  const bool small = side < 64;
-  return fmt::format(
-      "run: {{directory: runs/described}}\n"
-      "model: {{family: resnet, block: basic, stem: {}, stages: {}, width: {}, image_size: {}, "
-      "image_width: {}, channels: {}, {}}}\n",
-      small ? "small" : "imagenet", side >= 8 ? "[2, 2, 2, 2]" : "[2]", small ? 16 : 64, height,
-      width, channels, head);
-}
-
-std::string list_line(const char* key, const std::vector<std::string>& texts) {
-  return texts.empty() ? "" : fmt::format("  {}: {}\n", key, yaml_list(texts));
-}
-
 std::string run_and_model_text(const FieldDataset& data, const FieldOptions& options,
                                std::int64_t classes) {
   const SampleShape& shape = data.shape();
@@ -80,7 +64,11 @@ std::string run_and_model_text(const FieldDataset& data, const FieldOptions& opt
         "model: {{family: cosmoflow, size: {}, channels: {}, targets: {}, halvings: {}}}\n",
         shape.height(), shape.channels(), data.layout().targets.count(),
         halvings_of(shape.height(), 5));
-  return image_model_text(shape.height(), shape.width(), shape.channels(), head_of(data, classes));
+  return model_text(shape.height(), shape.width(), shape.channels(), head_of(data, classes));
+}
+
+std::string list_line(const char* key, const std::vector<std::string>& texts) {
+  return texts.empty() ? "" : fmt::format("  {}: {}\n", key, yaml_list(texts));
 }
 
 std::string place_text(const FieldDataset& data, const FieldOptions& options) {
@@ -104,18 +92,9 @@ std::string place_text(const FieldDataset& data, const FieldOptions& options) {
                             yaml_text(options.target.front()), options.axes);
 }
 
-// Evenly spread samples, at most `most` of them.
-struct Looked {
-  std::vector<ChannelStatistics> channels;
-  std::int64_t samples = 0;
-};
-
-Looked look(const FieldDataset& data) {
-  constexpr std::int64_t most = 64;
-  Looked result;
-  result.samples = std::min(most, data.size());
-  result.channels = statistics_of(data, result.samples);
-  return result;
+// Evenly spread samples.
+std::int64_t looked_at(const FieldDataset& data) {
+  return std::min<std::int64_t>(64, data.size());
 }
 
 // Along which axis two ranks that share a sample read and decode the least: whole chunks, or of
@@ -183,10 +162,9 @@ std::string target_scale_text(const FieldDataset& data) {
 
 std::string config_text(const FieldOptions& options, const FieldDataset& data,
                         std::int64_t classes) {
-  const Looked looked = look(data);
   std::vector<double> means, deviations;
   std::uint64_t not_finite = 0;
-  for (const ChannelStatistics& of : looked.channels) {
+  for (const ChannelStatistics& of : statistics_of(data, looked_at(data))) {
     means.push_back(of.mean);
     deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
     not_finite += of.not_finite;
@@ -196,7 +174,7 @@ std::string config_text(const FieldOptions& options, const FieldDataset& data,
   if (not_finite > 0 || data.targets_left_out() > 0) {
     text += fmt::format(
         "  not_finite: zero    # {} values of {} samples{} are missing, NaN or infinite\n",
-        not_finite, looked.samples, data.targets_left_out() > 0 ? ", and some to predict," : "");
+        not_finite, looked_at(data), data.targets_left_out() > 0 ? ", and some to predict," : "");
   }
   if (options.ignored_class != ignored_target)
     text += fmt::format("  ignored_class: {}\n", options.ignored_class);
@@ -205,7 +183,7 @@ std::string config_text(const FieldOptions& options, const FieldDataset& data,
     text += "  transform: log1p    # counts, from 0 on\n";
   text += fmt::format(
       "  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
-      looked.samples);
+      looked_at(data));
   text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
                       fmt::join(deviations, ", "));
   return text + training_text(data.size());
@@ -254,7 +232,8 @@ Description described_values(const FieldDataset& data, FieldOptions options) {
   const auto counts = [](const ChannelStatistics& of) { return of.minimum >= 0; };
   const bool whole = input.type.kind == ElementKind::signed_integer ||
                      input.type.kind == ElementKind::unsigned_integer;
-  if (whole && data.shape().is_volume() && std::ranges::all_of(look(data).channels, counts))
+  if (whole && data.shape().is_volume() &&
+      std::ranges::all_of(statistics_of(data, looked_at(data)), counts))
     options.transform = InputTransform::log1p;
   const std::unique_ptr<FieldDataset> transformed = reopened(data, options);
   const Shape& targets = data.layout().targets;
@@ -333,7 +312,7 @@ FieldOptions options_of(const Guess& found, const DescribedFiles& files) {
 // Sets what follows from all files: patches of samples that differ in size or are large, and the
 // class of a map that an attribute calls missing.
 std::unique_ptr<FieldDataset> open_any(FieldOptions& options, std::size_t processes) {
-  constexpr std::int64_t large = 1 << 23, least_side = 16;
+  constexpr std::int64_t large = 1 << 23, most_side = 128, step = 16;
   const bool maps = options.predicted.kind == TargetKind::pixels;
   const bool cuts = (maps || options.predicted.kind == TargetKind::label) &&
                     options.axes.find('H') != options.axes.npos;
@@ -349,19 +328,20 @@ std::unique_ptr<FieldDataset> open_any(FieldOptions& options, std::size_t proces
     options.depth = volumes ? 1 : 0;
     options.height = options.width = 1;
     data = open_fields(options, processes);
-    const std::int64_t most_side = volumes ? 128 : 256;
-    Voxel side{most_side, most_side, most_side};
+    Voxel side{most_side, 2 * most_side, 2 * most_side};
+    if (volumes) side.fill(most_side);
     for (std::int64_t i = 0; i < data->size(); ++i)
       std::ranges::transform(side, data->extents_of(i), side.begin(), std::ranges::min);
     for (std::int64_t& each : side)
-      each -= each < least_side ? 0 : each % least_side;
+      each -= each < step ? 0 : each % step;
     options.depth = volumes ? side[0] : 0;
     options.height = side[1];
     options.width = side[2];
     data = reopened(*data, options);
   }
   const auto& missing = data->indexes().front().units.front().fields[1].packing.missing;
-  if (!maps || missing.size() != 1 || missing[0] != static_cast<std::int32_t>(missing[0]))
+  if (!maps || missing.size() != 1 || missing[0] != std::floor(missing[0]) ||
+      std::abs(missing[0]) > std::numeric_limits<std::int32_t>::max())
     return data;
   options.ignored_class = static_cast<std::int64_t>(missing[0]);
   return reopened(*data, options);
@@ -397,9 +377,15 @@ std::string yaml_list(const std::vector<std::string>& texts) {
 }
 
 std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
-                       std::int64_t classes) {
-  return image_model_text(height, width, channels,
-                          fmt::format("classes: {}", std::max<std::int64_t>(classes, 2)));
+                       const std::string& head) {
+  const std::int64_t side = std::min(height, width);
+  const bool small = side < 64;
+  return fmt::format(
+      "run: {{directory: runs/described}}\n"
+      "model: {{family: resnet, block: basic, stem: {}, stages: {}, width: {}, image_size: {}, "
+      "image_width: {}, channels: {}, {}}}\n",
+      small ? "small" : "imagenet", side >= 8 ? "[2, 2, 2, 2]" : "[2]", small ? 16 : 64, height,
+      width, channels, head);
 }
 
 std::string training_text(std::int64_t samples) {
@@ -413,12 +399,16 @@ std::string training_text(std::int64_t samples) {
 }
 
 Description described_as(const Guess& found, const DescribedFiles& files, std::size_t processes) {
-  FieldOptions options = options_of(found, files);
-  const std::unique_ptr<FieldDataset> opened = open_any(options, processes);
-  const FieldDataset& data = *opened;
-  if (found.predicted == TargetKind::values) return described_values(data, options);
-  if (found.predicted == TargetKind::pixels) return described_maps(data, options);
-  return described_labels(data, options);
+  try {
+    FieldOptions options = options_of(found, files);
+    const std::unique_ptr<FieldDataset> data = open_any(options, processes);
+    if (found.predicted == TargetKind::values) return described_values(*data, options);
+    if (found.predicted == TargetKind::pixels) return described_maps(*data, options);
+    return described_labels(*data, options);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;
+    return {"", error.what()};
+  }
 }
 
 std::string shown_names(const std::vector<std::string>& names) {

@@ -19,8 +19,7 @@ struct DescribedFiles {
   std::map<std::string, std::string> arrays{};  // by a guess's name
 };
 
-// A config that trains on `found` in all files, or why there is none. Raises ExitCode::data if they
-// form no data set.
+// A config that trains on `found` in all files, or why there is none.
 [[nodiscard]] Description described_as(const Guess& found, const DescribedFiles& files,
                                        std::size_t processes);
 // The run and model sections for maps of `predicted`, as in "classes: 3", of images or volumes.

@@ -89,27 +89,18 @@ std::string keys_of(const Guess& found) {
                      found.target, found.axes, name_of(found.unit));
 }
 
-Description tried_as(const Guess& found, const DescribedFiles& files, std::size_t processes) {
-  try {
-    return described_as(found, files, processes);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::data) throw;
-    return {"", error.what()};
-  }
-}
-
 // The first reading that holds for all files, after what speaks against others, and those nearly as
 // likely that hold for the first file.
 Description first_that_holds(const std::vector<Guess>& likely, DescribedFiles files,
                              const std::string& first, std::size_t processes) {
   constexpr std::size_t most = 16;
-  constexpr int near = 4;
+  constexpr int near = 2;
   const Guess* chosen = nullptr;
   Description result;
   std::string problem, others;
   for (const Guess& found : std::span(likely).first(std::min(most, likely.size()))) {
     if (chosen != nullptr && found.score < chosen->score - near) break;
-    Description tried = tried_as(found, files, processes);
+    Description tried = described_as(found, files, processes);
     if (!tried.problem.empty()) {
       if (chosen == nullptr && problem.find(tried.problem) == problem.npos)
         problem += fmt::format("{}with {}: {}", problem.empty() ? "" : "\n", keys_of(found),

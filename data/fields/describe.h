@@ -26,7 +26,7 @@ namespace trireme {
 [[nodiscard]] std::string yaml_list(const std::vector<std::string>& texts);
 // The text before and after the data section of a printed config.
 [[nodiscard]] std::string model_text(std::int64_t height, std::int64_t width, std::int64_t channels,
-                                     std::int64_t classes);
+                                     const std::string& head);
 [[nodiscard]] std::string training_text(std::int64_t samples);
 
 }  // namespace trireme

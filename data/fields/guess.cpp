@@ -155,7 +155,7 @@ std::vector<Order> orders_of(std::span<const std::uint64_t> extents) {
     }
     case 3: {
       const bool last = fewest(2) && !cube(0), first = fewest(0) && !cube(0) && !last;
-      return {{"HWC", last ? 0 : 3}, {"CHW", first ? 0 : 4}, {"DHW", last || first ? 2 : 0}};
+      return {{"HWC", last ? 0 : 3}, {"CHW", first ? 0 : 4}, {"DHW", last || first ? 5 : 0}};
     }
     case 4: {
       const bool last = fewest(3) || cube(0), first = (fewest(0) || cube(1)) && !last;
@@ -219,7 +219,7 @@ class Readings {
   [[nodiscard]] std::vector<Guess> all() {
     const bool grouped = scope_.like.unit == SampleUnit::group;
     // One file with one sample is no set of samples.
-    const int of_whole = grouped ? 5 : files_ > 1 ? 4 : -1;
+    const int of_whole = grouped ? 5 : files_ > 1 ? 4 : 1;
     for (const auto& [score, input] : inputs()) {
       for (const Order& order : orders_along(input->extents))
         add_reading(*input, order, grouped ? SampleUnit::group : SampleUnit::axis, score + 3);

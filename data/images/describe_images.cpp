@@ -180,8 +180,10 @@ Description describe_images(const DataPlace& place) {
   for (const std::string& problem :
        std::span(seen.problems).first(std::min<std::size_t>(seen.problems.size(), 3)))
     text += fmt::format("# {}\n", problem);
-  return {text + model_text(side, side, 3, classes) +
-          data_text(parts, label, seen, wrong_elsewhere) + training_text(seen.data->size())};
+  return {
+      text +
+      model_text(side, side, 3, fmt::format("classes: {}", std::max<std::int64_t>(classes, 2))) +
+      data_text(parts, label, seen, wrong_elsewhere) + training_text(seen.data->size())};
 }
 
 }  // namespace trireme
