@@ -14,7 +14,6 @@
 #include <span>
 
 #include "data/fields/describe.h"
-#include "data/fields/field_dataset.h"
 #include "data/fields/statistics.h"
 #include "runtime/base/error.h"
 #include "runtime/nn/batch.h"
@@ -93,7 +92,7 @@ std::string place_text(const FieldDataset& data, const FieldOptions& options) {
 }
 
 // Evenly spread samples.
-std::int64_t looked_at(const FieldDataset& data) {
+std::int64_t looked_samples(const FieldDataset& data) {
   return std::min<std::int64_t>(64, data.size());
 }
 
@@ -162,36 +161,19 @@ std::string target_scale_text(const FieldDataset& data) {
 
 std::string config_text(const FieldOptions& options, const FieldDataset& data,
                         std::int64_t classes) {
-  std::vector<double> means, deviations;
-  std::uint64_t not_finite = 0;
-  for (const ChannelStatistics& of : statistics_of(data, looked_at(data))) {
-    means.push_back(of.mean);
-    deviations.push_back(of.deviation > 0 ? of.deviation : 1.0);
-    not_finite += of.not_finite;
-  }
   std::string text =
       run_and_model_text(data, options, classes) + "data:\n" + place_text(data, options);
-  if (not_finite > 0 || data.targets_left_out() > 0) {
-    text += fmt::format(
-        "  not_finite: zero    # {} values of {} samples{} are missing, NaN or infinite\n",
-        not_finite, looked_at(data), data.targets_left_out() > 0 ? ", and some to predict," : "");
-  }
   if (options.ignored_class != ignored_target)
     text += fmt::format("  ignored_class: {}\n", options.ignored_class);
   if (options.predicted.kind == TargetKind::values) text += target_scale_text(data);
   if (data.input_transform() == InputTransform::log1p)
     text += "  transform: log1p    # counts, from 0 on\n";
-  text += fmt::format(
-      "  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n",
-      looked_at(data));
-  text += fmt::format("  mean: [{:.6g}]\n  std: [{:.6g}]\n", fmt::join(means, ", "),
-                      fmt::join(deviations, ", "));
-  return text + training_text(data.size());
+  return text + scaling_text(data, 0) + training_text(data.size());
 }
 
 // `what`: the targets.
-Description described(const FieldDataset& data, const FieldOptions& options, std::int64_t classes,
-                      const std::string& what) {
+Description reading_of(const FieldDataset& data, const FieldOptions& options, std::int64_t classes,
+                       const std::string& what) {
   return {fmt::format("# {} samples of {} with {} channels; {}\n", data.size(),
                       data.shape().size_text(), data.shape().channels(), what) +
               (options.predicted.kind == TargetKind::label ? "" : cut_text(data)) +
@@ -217,8 +199,9 @@ Description described_labels(const FieldDataset& data, const FieldOptions& optio
       !sounds_like_label(options.target.front()))
     return {"", "every sample has another value: these are numbers of samples, not classes"};
   if (last > most) return {"", fmt::format("{} is too large for a class", last)};
-  return described(data, options, classes,
-                   "labels " + (names.empty() ? fmt::format("0 to {}", last) : shown_names(names)));
+  return reading_of(
+      data, options, classes,
+      "labels " + (names.empty() ? fmt::format("0 to {}", last) : shown_names(names)));
 }
 
 // The same files with other options.
@@ -233,13 +216,13 @@ Description described_values(const FieldDataset& data, FieldOptions options) {
   const bool whole = input.type.kind == ElementKind::signed_integer ||
                      input.type.kind == ElementKind::unsigned_integer;
   if (whole && data.shape().is_volume() &&
-      std::ranges::all_of(statistics_of(data, looked_at(data)), counts))
+      std::ranges::all_of(statistics_of(data, looked_samples(data)), counts))
     options.transform = InputTransform::log1p;
   const std::unique_ptr<FieldDataset> transformed = reopened(data, options);
   const Shape& targets = data.layout().targets;
-  return described(*transformed, options, 0,
-                   fmt::format("{} numbers to predict{}", targets.back(),
-                               targets.rank() > 1 ? " for each pixel" : ""));
+  return reading_of(*transformed, options, 0,
+                    fmt::format("{} numbers to predict{}", targets.back(),
+                                targets.rank() > 1 ? " for each pixel" : ""));
 }
 
 // Of as many samples as can be read soon.
@@ -277,7 +260,7 @@ Description described_maps(const FieldDataset& data, FieldOptions options) {
     return {"", fmt::format("its maps hold {} numbers up to {}, but classes are 0, 1, 2 and so on; "
                             "the attribute scale_factor = 1.0 / {} divides them",
                             found.size(), last, step)};
-  return described(data, options, last + 1, fmt::format("maps of classes 0 to {}", last));
+  return reading_of(data, options, last + 1, fmt::format("maps of classes 0 to {}", last));
 }
 
 FieldOptions options_of(const Guess& found, const DescribedFiles& files) {
@@ -348,6 +331,26 @@ std::unique_ptr<FieldDataset> open_any(FieldOptions& options, std::size_t proces
 }
 
 }  // namespace
+
+std::string scaling_text(const FieldDataset& data, double least) {
+  std::vector<double> means, deviations;
+  std::uint64_t not_finite = 0;
+  for (const ChannelStatistics& of : statistics_of(data, looked_samples(data))) {
+    means.push_back(of.mean);
+    deviations.push_back(of.deviation > 0 || least > 0 ? std::max(of.deviation, least) : 1.0);
+    not_finite += of.not_finite;
+  }
+  std::string text;
+  if (not_finite > 0 || data.targets_left_out() > 0)
+    text = fmt::format(
+        "  not_finite: zero    # {} values of {} samples{} are missing, NaN or infinite\n",
+        not_finite, looked_samples(data),
+        data.targets_left_out() > 0 ? ", and some to predict," : "");
+  return fmt::format(
+      "{}  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n"
+      "  mean: [{:.6g}]\n  std: [{:.6g}]\n",
+      text, looked_samples(data), fmt::join(means, ", "), fmt::join(deviations, ", "));
+}
 
 std::string map_model_text(const SampleShape& shape, int filters, const std::string& predicted) {
   const auto pixels = shape.pixels();

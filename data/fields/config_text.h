@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/fields/field_dataset.h"
 #include "data/fields/guess.h"
-#include "data/fields/sample_shape.h"
 #include "data/kinds.h"
 
 namespace trireme {
@@ -25,6 +25,8 @@ struct DescribedFiles {
 // The run and model sections for maps of `predicted`, as in "classes: 3", of images or volumes.
 [[nodiscard]] std::string map_model_text(const SampleShape& shape, int filters,
                                          const std::string& predicted);
+// How inputs are scaled. `least`: of deviations; 0: none is too small.
+[[nodiscard]] std::string scaling_text(const FieldDataset& data, double least);
 // The first few names, without control characters.
 [[nodiscard]] std::string shown_names(const std::vector<std::string>& names);
 

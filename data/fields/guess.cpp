@@ -131,13 +131,13 @@ bool is_float(const StoredField& field) {
 }
 
 // An order of a sample's axes, and what speaks against it.
-struct Order {
+struct AxesOrder {
   std::string axes;
   int against = 0;
 };
 
 // Channels are few, and fewer than rows and columns.
-std::vector<Order> orders_of(std::span<const std::uint64_t> extents) {
+std::vector<AxesOrder> orders_of(std::span<const std::uint64_t> extents) {
   constexpr std::uint64_t few = 16, many_times = 8, most_columns = 512;
   const auto cube = [&](std::size_t first) {
     return extents[first] == extents[first + 1] && extents[first] == extents[first + 2];
@@ -170,15 +170,15 @@ std::vector<Order> orders_of(std::span<const std::uint64_t> extents) {
 }
 
 // The same with an axis of samples in front, or at the end.
-std::vector<Order> orders_along(std::span<const std::uint64_t> extents) {
+std::vector<AxesOrder> orders_along(std::span<const std::uint64_t> extents) {
   if (extents.size() < 2) return {};
   // Sides of volumes are often equal, and then not a number of samples.
   const bool side = extents.size() > 2 && extents.back() != 3 &&
                     (extents[0] == extents[1] || extents[0] == extents[2]);
-  std::vector<Order> orders;
-  for (const Order& order : orders_of(extents.subspan(1)))
+  std::vector<AxesOrder> orders;
+  for (const AxesOrder& order : orders_of(extents.subspan(1)))
     orders.push_back({"N" + order.axes, order.against + (side ? 5 : 0)});
-  for (const Order& order : orders_of(extents.first(extents.size() - 1)))
+  for (const AxesOrder& order : orders_of(extents.first(extents.size() - 1)))
     orders.push_back({order.axes + "N", order.against + 7});
   return orders;
 }
@@ -221,16 +221,16 @@ class Readings {
     // One file with one sample is no set of samples.
     const int of_whole = grouped ? 5 : files_ > 1 ? 4 : 1;
     for (const auto& [score, input] : inputs()) {
-      for (const Order& order : orders_along(input->extents))
+      for (const AxesOrder& order : orders_along(input->extents))
         add_reading(*input, order, grouped ? SampleUnit::group : SampleUnit::axis, score + 3);
-      for (const Order& order : orders_of(input->extents))
+      for (const AxesOrder& order : orders_of(input->extents))
         add_reading(*input, order, scope_.like.unit, score + of_whole);
     }
     return std::move(found_);
   }
 
  private:
-  void add_reading(const StoredField& input, const Order& order, SampleUnit unit, int score) {
+  void add_reading(const StoredField& input, const AxesOrder& order, SampleUnit unit, int score) {
     Guess guess = scope_.like;
     guess.unit = unit;
     guess.input = input.name;

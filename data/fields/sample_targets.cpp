@@ -206,12 +206,9 @@ double SampleTargets::classes() const {
 }
 
 // What helps against such a value in a map, which may be NaN.
-std::string SampleTargets::advice_for(float value, const NumberPacking& packing) const {
+std::string SampleTargets::advice_for(float value) const {
   if (std::isnan(value))
-    return fmt::format("data.not_finite: zero{} leaves such pixels out",
-                       packing.missing.empty() ? ""
-                                               : fmt::format(", or data.ignored_class: {},",
-                                                             fmt::join(packing.missing, " or ")));
+    return "data.not_finite: zero, or as data.ignored_class its fill value, leaves such pixels out";
   if (spec_.classes == 0 || value != std::floor(value))
     return "classes are whole numbers from 0 on";
   return fmt::format(
@@ -338,7 +335,7 @@ void SampleTargets::read_pixels(const FieldReader& reader, const UnitFields& uni
     }
     const float shown = missing ? std::numeric_limits<float>::quiet_NaN() : value;
     fail(ExitCode::data, "{}: {}: sample {} has the class {} at {}; {}", unit.name(), target.name,
-         number, shown, shape.pixel_text(i), advice_for(shown, packing));
+         number, shown, shape.pixel_text(i), advice_for(shown));
   }
   left_out_ += left_out;
 }

@@ -48,7 +48,7 @@ class SampleTargets {
   void require_value_maps(const UnitFields& unit, const SampleShape& shape);
   [[nodiscard]] double classes() const;
   [[nodiscard]] bool is_class(double value) const;
-  [[nodiscard]] std::string advice_for(float value, const NumberPacking& packing) const;
+  [[nodiscard]] std::string advice_for(float value) const;
   // Whether a label is one of several numbers, of which that of its class is 1 and the rest 0.
   [[nodiscard]] std::optional<std::int64_t> one_hot(const UnitFields& unit,
                                                     const SampleShape& shape) const;

@@ -10,14 +10,15 @@
 #include "data/fields/config_text.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_dataset.h"
-#include "data/fields/statistics.h"
 #include "data/hdf5/child.h"
 #include "data/pack/parallel.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t steps_in = 4, steps_out = 1;  // as in The Well's benchmark
+// As in The Well's benchmark.
+constexpr std::uint64_t steps_in = 4, steps_out = 1;
+constexpr double least_deviation = 1e-4;
 
 const StoredField* attribute_of(const FileIndex& file, const std::string& object,
                                 std::string_view name) {
@@ -116,28 +117,6 @@ std::string validation_text(const std::vector<std::string>& names) {
   return "";
 }
 
-// As The Well's: deviations are clipped from below.
-std::string scaling_text(const FieldDataset& data) {
-  constexpr std::int64_t most = 64;
-  constexpr double least = 1e-4;
-  const std::int64_t samples = std::min(most, data.size());
-  std::vector<double> means, deviations;
-  std::uint64_t not_finite = 0;
-  for (const ChannelStatistics& of : statistics_of(data, samples)) {
-    means.push_back(of.mean);
-    deviations.push_back(std::max(of.deviation, least));
-    not_finite += of.not_finite;
-  }
-  return fmt::format(
-      "{}  scaling: mean_std   # of {} samples; of all: trireme data inspect --statistics\n"
-      "  mean: [{:.6g}]\n  std: [{:.6g}]\n",
-      not_finite == 0 ? ""
-                      : fmt::format("  not_finite: zero    # {} values of {} samples are missing, "
-                                    "NaN or infinite\n",
-                                    not_finite, samples),
-      samples, fmt::join(means, ", "), fmt::join(deviations, ", "));
-}
-
 }  // namespace
 
 std::optional<WellFields> well_fields(const FileIndex& file) {
@@ -221,7 +200,7 @@ Description described_well(const WellFields& well, const std::vector<std::string
                       "  steps_ahead: {}\n",
                       yaml_list(well.inputs), yaml_list(well.targets), options.axes, window,
                       steps_out) +
-          scaling_text(data) + training_text(data.size()),
+          scaling_text(data, least_deviation) + training_text(data.size()),
       ""};
 }
 

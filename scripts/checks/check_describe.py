@@ -106,8 +106,6 @@ TABLE = [
                                                           y_val=LABELS[:9]), None,
      ("X_train", "y_train", "NHWC"), 'validation_target: ["y_val"]'),
     ("unreadable", records, None, "records of several members", ""),
-    ("CosmoFlow", science("cosmoflow"), None, ("x", "y", "DHWC"), "transform: log1p"),
-    ("DeepCAM", science("deepcam"), None, ("climate/data", "climate/labels_0", "HWC"), "maps of classes 0 to 2"),
     ("The Well", science("the_well"), None, ('t0_fields/tracer", "t1_fields/velocity', None, "NTHW NTHWC"), "4 steps in, 1 out; 12 channels"),
     ("U-Net 3D", science("unet3d"), None, ("x", "y", "DHWC"), "family: unet, depth: "),
     ("Parquet", parquet, None, "parquet", ""),

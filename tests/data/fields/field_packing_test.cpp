@@ -94,7 +94,7 @@ TEST_F(FieldPacking, TheFillValueMayBeTheIgnoredClass) {
   };
   expect_error(
       ExitCode::data, [&] { static_cast<void>(read(open(one))); }, "y: sample 0", "row 0, column 2",
-      "data.not_finite: zero", "data.ignored_class: ");
+      "data.not_finite: zero", "data.ignored_class");
   one.ignored_class = 255;
   EXPECT_THAT(read(open(one)), testing::ElementsAre(0, 1, -1, 2, -1, 1));
   EXPECT_EQ(open(one).targets_left_out(), 0U);
