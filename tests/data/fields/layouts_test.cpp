@@ -7,217 +7,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 
 #include "data/fields/describe.h"
 #include "launch/engine/data_sets.h"
 #include "models/config.h"
-#include "tests/data/fields/make_fields.h"
+#include "tests/data/fields/volume_layouts.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trireme::test {
 namespace {
-
-using Numbers = std::function<double(std::size_t)>;
-
-double noise(std::size_t i) {
-  return static_cast<double>(i * 2654435761U % 1000) / 500.0 - 1;
-}
-double bytes(std::size_t i) {
-  return static_cast<double>(i * 2654435761U % 251);
-}
-Numbers classes(std::size_t count, double first = 0, double step = 1) {
-  return [=](std::size_t i) { return first + step * static_cast<double>(i * 7 / 3 % count); };
-}
-// Of 0 and one 1 in each row.
-Numbers one_hot(std::size_t count) {
-  return [=](std::size_t i) { return i / count % count == i % count ? 1.0 : 0.0; };
-}
-
-enum class Type { f4, f8, i2, i4, i8, u1, text, nothing };
-
-hid_t stored_as(Type type) {
-  switch (type) {
-    case Type::f4:
-      return H5T_IEEE_F32LE;
-    case Type::f8:
-      return H5T_IEEE_F64LE;
-    case Type::i2:
-      return H5T_STD_I16LE;
-    case Type::i4:
-      return H5T_STD_I32LE;
-    case Type::i8:
-      return H5T_STD_I64LE;
-    default:
-      return H5T_STD_U8LE;
-  }
-}
-
-// A data set, or with "@" an attribute.
-struct Stored {
-  std::string path;
-  std::vector<hsize_t> extents;
-  Type type = Type::f4;
-  Numbers numbers = noise;
-  std::vector<std::string> texts{};
-};
-
-Stored image(const std::string& path, std::vector<hsize_t> extents) {
-  return {path, std::move(extents), Type::u1, bytes};
-}
-Stored text(const std::string& path, std::vector<std::string> texts) {
-  return {path, {}, Type::text, noise, std::move(texts)};
-}
-
-struct Layout {
-  std::string name;
-  std::vector<std::vector<Stored>> files;
-  // "samples inputs target axes" of the config; or "" if none may be printed.
-  std::string reading;
-  std::string words{};  // in the rest of the text, or in the reason why there is none
-  bool trained = false;
-};
-
-using Files = std::vector<std::vector<Stored>>;
-
-Files files(int count, const std::function<std::vector<Stored>(hsize_t)>& file) {
-  Files all;
-  for (int i = 0; i < count; ++i)
-    all.push_back(file(static_cast<hsize_t>(i)));
-  return all;
-}
-Files groups(int count,
-             const std::function<std::vector<Stored>(const std::string&, hsize_t)>& group,
-             const std::string& before = "case_") {
-  std::vector<Stored> all;
-  for (int i = 0; i < count; ++i) {
-    for (Stored& each : group(fmt::format("{}{}", before, i), static_cast<hsize_t>(i)))
-      all.push_back(std::move(each));
-  }
-  return {all};
-}
-
-std::vector<Layout> volumes() {
-  return {
-      {"MONAI: a volume and its label map per file",
-       files(3,
-             [](hsize_t) -> std::vector<Stored> {
-               return {{"image", {20, 24, 32}}, {"label", {20, 24, 32}, Type::u1, classes(3)}};
-             }),
-       "file image label DHW", "classes: 3,", true},
-      {"a cube and its map in one file",
-       {{{"raw", {32, 32, 32}}, {"label", {32, 32, 32}, Type::u1, classes(2)}}},
-       "file raw label DHW",
-       "family: unet, depth: 32"},
-      {"cubes of 16",
-       {{{"x", {16, 16, 16}}, {"y", {16, 16, 16}, Type::u1, classes(2)}}},
-       "file x y DHW",
-       "family: unet, depth: 16",
-       true},
-      {"few volumes along an axis",
-       {{{"images", {4, 32, 32, 32}}, {"labels", {4, 32, 32, 32}, Type::u1, classes(4)}}},
-       "axis images labels NDHW",
-       "depth: 32"},
-      {"few volumes with a class each",
-       {{{"images", {4, 32, 24, 24}}, {"labels", {4}, Type::i8, classes(2)}}},
-       "axis images labels NDHW",
-       "classes: 2}"},
-      {"BraTS: four sequences",
-       files(2,
-             [](hsize_t) -> std::vector<Stored> {
-               return {{"image", {4, 24, 32, 32}}, {"label", {24, 32, 32}, Type::u1, classes(4)}};
-             }),
-       "file image label CDHW", "channels: 4, classes: 4,"},
-      {"nnU-Net: data and seg, -1 is no class, of different sizes",
-       files(3,
-             [](hsize_t i) -> std::vector<Stored> {
-               return {{"data", {1, 20 + i, 40 + i, 36}},
-                       {"seg", {1, 20 + i, 40 + i, 36}, Type::i2, classes(4, -1)}};
-             }),
-       "file data seg CDHW", "patches: true", true},
-      {"left atrium: different sizes, the first channel-less",
-       files(3,
-             [](hsize_t i) -> std::vector<Stored> {
-               return {{"image", {40 + i, 36, 32}},
-                       {"label", {40 + i, 36, 32}, Type::u1, classes(2)}};
-             }),
-       "file image label DHW", "patches: true"},
-      {"ACDC: slices of different sizes",
-       files(4,
-             [](hsize_t i) -> std::vector<Stored> {
-               return {{"image", {40, 36 + 2 * i}},
-                       {"label", {40, 36 + 2 * i}, Type::u1, classes(4)},
-                       {"scribble", {40, 36 + 2 * i}, Type::u1, classes(5)}};
-             }),
-       "file image label HW", "patches: true"},
-      {"a group per volume",
-       groups(4,
-              [](const std::string& at, hsize_t) -> std::vector<Stored> {
-                return {{at + "/image", {20, 24, 24}},
-                        {at + "/mask", {20, 24, 24}, Type::u1, classes(2)}};
-              }),
-       "group image mask DHW", "classes: 2,", true},
-      {"a group per volume, of different sizes",
-       groups(4,
-              [](const std::string& at, hsize_t i) -> std::vector<Stored> {
-                return {{at + "/image", {18 + i, 24, 24}},
-                        {at + "/mask", {18 + i, 24, 24}, Type::u1, classes(2)}};
-              }),
-       "group image mask DHW", "patches: true"},
-      {"DICOM to HDF5: a series per group, with a diagnosis",
-       groups(
-           6,
-           [](const std::string& at, hsize_t i) -> std::vector<Stored> {
-             return {{at + "/pixels", {8, 20, 20}, Type::i2, bytes},
-                     text(at + "@Modality", {"CT"}),
-                     {at + "@diagnosis_label", {}, Type::i4, [=](std::size_t) { return i % 2; }}};
-           },
-           "series_"),
-       "group pixels @diagnosis_label", "classes: 2}"},
-      {"BraTS slices: a mask with a channel per class",
-       files(
-           3,
-           [](hsize_t) -> std::vector<Stored> {
-             return {{"image", {24, 24, 4}, Type::f8}, {"mask", {24, 24, 3}, Type::u1, classes(2)}};
-           }),
-       "file image mask HWC", "values: 3"},
-      {"pytorch-3dunet: raw with channels",
-       {{{"raw", {2, 24, 32, 40}}, {"label", {24, 32, 40}, Type::i8, classes(3)}}},
-       "file raw label CDHW",
-       "channels: 2"},
-      {"a data set per volume",
-       {{{"image_0", {20, 24, 24}},
-         {"image_1", {20, 24, 24}},
-         {"image_2", {20, 24, 24}},
-         {"mask_0", {20, 24, 24}, Type::u1, classes(2)},
-         {"mask_1", {20, 24, 24}, Type::u1, classes(2)},
-         {"mask_2", {20, 24, 24}, Type::u1, classes(2)}}},
-       "",
-       "image_0"},
-      {"CosmoFlow: cubes of 16",
-       {{{"x", {16, 16, 16, 4}, Type::i2, bytes}, {"y", {4}}}},
-       "file x y DHWC",
-       "family: cosmoflow, size: 16",
-       true},
-      {"a cube with a class",
-       files(3,
-             [](hsize_t i) -> std::vector<Stored> {
-               return {{"x", {12, 12, 12, 4}},
-                       {"label", {}, Type::i8, [=](std::size_t) { return i % 2; }}};
-             }),
-       "file x label DHWC", "family: resnet"},
-      {"cubes along an axis",
-       {{{"full", {24, 12, 12, 12, 4}},
-         {"unitPar", {24, 3}, Type::f8},
-         {"redshift", {}, Type::f8}}},
-       "axis full unitPar NDHWC",
-       "family: cosmoflow, size: 12"},
-      {"hyperspectral: one scene",
-       {{{"cube", {40, 36, 60}}, {"gt", {40, 36}, Type::u1, classes(9)}}},
-       "file cube gt HWC",
-       "channels: 60, classes: 9,"},
-  };
-}
 
 std::vector<Layout> images() {
   return {
@@ -253,6 +51,11 @@ std::vector<Layout> images() {
       {"channels first",
        {{image("data", {24, 3, 16, 16}), {"label", {24}, Type::i8, classes(3)}}},
        "axis data label NCHW"},
+  };
+}
+
+std::vector<Layout> masks() {
+  return {
       {"images and masks",
        {{image("images", {24, 16, 20, 3}),
          image("other", {3}),
@@ -282,6 +85,11 @@ std::vector<Layout> images() {
           [](std::size_t i) { return i % 9 == 0 ? 255 : i % 4; }}}},
        "axis images masks NHWC",
        "ignored_class: 255"},
+  };
+}
+
+std::vector<Layout> labels() {
+  return {
       {"MATLAB: reversed axes, classes from 1 in doubles",
        {{image("X", {24, 3, 16, 12}),
          text("X@MATLAB_class", {"uint8"}),
@@ -386,6 +194,11 @@ std::vector<Layout> fields() {
                        {"climate/labels_0", {32, 48}, Type::i8, classes(3)}};
              }),
        "file climate/data climate/labels_0 HWC", "classes: 3,"},
+  };
+}
+
+std::vector<Layout> earth() {
+  return {
       {"ERA5: packed numbers and coordinates, nothing to predict",
        {{{"latitude", {16}},
          text("latitude@units", {"degrees_north"}),
@@ -504,52 +317,10 @@ std::vector<Layout> tables() {
 
 std::vector<Layout> layouts() {
   std::vector<Layout> all;
-  for (const auto& some : {volumes(), images(), fields(), tables()})
+  for (const auto& some :
+       {volumes(), volumes_in_groups(), images(), masks(), labels(), fields(), earth(), tables()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
-}
-
-void write(const std::string& path, const std::vector<Stored>& contents) {
-  const H5 file = make_hdf5(path);
-  for (const bool attributes : {false, true}) {
-    for (const Stored& each : contents) {
-      const std::size_t sign = each.path.find('@');
-      if ((sign != std::string::npos) != attributes) continue;
-      if (!attributes && each.type == Type::text) {
-        if (const std::size_t slash = each.path.rfind('/'); slash != std::string::npos) {
-          const H5 links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-          H5Pset_create_intermediate_group(links, 1);
-          const std::string group = each.path.substr(0, slash);
-          if (H5Lexists(file, group.c_str(), H5P_DEFAULT) <= 0)
-            const H5 made(H5Gcreate2(file, group.c_str(), links, H5P_DEFAULT, H5P_DEFAULT),
-                          H5Gclose);
-        }
-        write_texts(file, each.path, each.texts, 8);
-        continue;
-      }
-      if (!attributes) {
-        std::vector<double> numbers(count_of(each.extents));
-        for (std::size_t i = 0; i < numbers.size(); ++i)
-          numbers[i] = each.numbers(i);
-        write_field(file, each.path, {.extents = each.extents, .type = stored_as(each.type)},
-                    numbers);
-        continue;
-      }
-      const std::string name = each.path.substr(0, sign);
-      const H5 object(H5Oopen(file, name.empty() ? "/" : name.c_str(), H5P_DEFAULT), H5Oclose);
-      const std::string attribute = each.path.substr(sign + 1);
-      if (each.type == Type::text) {
-        write_texts(object, attribute, each.texts, 32, true);
-      } else if (each.type == Type::nothing) {
-        const H5 space(H5Screate(H5S_NULL), H5Sclose);
-        const H5 made(
-            H5Acreate2(object, attribute.c_str(), H5T_C_S1, space, H5P_DEFAULT, H5P_DEFAULT),
-            H5Aclose);
-      } else {
-        write_attribute(object, attribute, each.numbers(0), stored_as(each.type));
-      }
-    }
-  }
 }
 
 class Layouts : public testing::TestWithParam<Layout> {
