@@ -136,9 +136,10 @@ struct AxesOrder {
   int against = 0;
 };
 
-// Channels are few, and fewer than rows and columns.
+constexpr std::uint64_t few = 16;  // channels, and fewer than rows and columns
+
 std::vector<AxesOrder> orders_of(std::span<const std::uint64_t> extents) {
-  constexpr std::uint64_t few = 16, many_times = 8, most_columns = 512;
+  constexpr std::uint64_t many_times = 8, most_columns = 512;
   const auto cube = [&](std::size_t first) {
     return extents[first] == extents[first + 1] && extents[first] == extents[first + 2];
   };
@@ -211,8 +212,7 @@ class Readings {
     for (auto& [score, field] : found)
       score += field->elements() == largest ? 4 : field->elements() >= largest / 4 ? 1 : -2;
     std::ranges::stable_sort(found, std::greater{}, [](const auto& each) { return each.first; });
-    constexpr std::size_t most = 6;
-    found.resize(std::min(most, found.size()));
+    found.resize(std::min<std::size_t>(6, found.size()));
     return found;
   }
 
@@ -308,10 +308,13 @@ class Readings {
       extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(channel));
     }
     if (extents != wanted) return;
-    const bool sounds = sounds_like_label(field.name),
-               volume = guess.axes.find('D') != guess.axes.npos;
+    const bool sounds = sounds_like_label(field.name);
+    const std::size_t depth = guess.axes.find('D');
+    const bool volume = depth != guess.axes.npos;
+    // Slices of a map are no channels, however few.
+    const int slices = volume && input.extents[depth] <= few ? 4 : 0;
     if ((is_integer(field) || sounds) && channels == 1)
-      add(guess, TargetKind::pixels, sounds ? 9 : 6, volume);
+      add(guess, TargetKind::pixels, slices + (sounds ? 9 : 6), volume);
     if (is_float(field) || (sounds && channels > 1))
       add(guess, TargetKind::values, sounds ? 5 : 2, volume, true);
   }
@@ -448,9 +451,8 @@ Guesses guess_samples(const std::vector<StoredField>& fields, std::size_t files)
       return field.is_attribute() ? "@" : stem_of(field.name);
     });
   };
-  constexpr int many = 3;
   result.scattered = !stem_of(best.input).empty() && !stem_of(best.target).empty() &&
-                     parts_of(best.input) >= many && parts_of(best.target) >= many;
+                     parts_of(best.input) > 2 && parts_of(best.target) > 2;
   add_twins(fields, result);
   return result;
 }

@@ -71,6 +71,13 @@ inline std::vector<Layout> volumes_in_groups() {
                         {at + "/mask", {20, 24, 24}, Type::u1, classes(2)}};
               }),
        "group image mask DHW", "classes: 2,", true},
+      {"a group per volume, of few slices",
+       groups(4,
+              [](const std::string& at, hsize_t) -> std::vector<Stored> {
+                return {{at + "/image", {10, 24, 24}},
+                        {at + "/mask", {10, 24, 24}, Type::u1, classes(2)}};
+              }),
+       "group image mask DHW", "classes: 2,"},
       {"a group per volume, of different sizes",
        groups(4,
               [](const std::string& at, hsize_t i) -> std::vector<Stored> {
