@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 
 #include "data/fields/describe.h"
 #include "launch/engine/data_sets.h"
@@ -16,6 +16,10 @@
 
 namespace trireme::test {
 namespace {
+
+double with_gaps(std::size_t i) {
+  return i % 5 == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(i % 3);
+}
 
 std::vector<Layout> images() {
   return {
@@ -158,8 +162,7 @@ std::vector<Layout> labels() {
          {"what", {24}, Type::i8, classes(3)}}},
        "axis pictures what NHWC"},
       {"time stamps are no classes",
-       {{image("frames", {24, 12, 10, 3}),
-         {"target", {24}, Type::i8, [](std::size_t i) { return 2147483000.0 + i % 3; }}}},
+       {{image("frames", {24, 12, 10, 3}), {"target", {24}, Type::i8, classes(3, 2147483000)}}},
        "",
        "2147483"},
   };
@@ -237,20 +240,18 @@ std::vector<Layout> earth() {
        "ignored_class: 255",
        true},
       {"maps in floats with NaN",
-       {{{"bands", {24, 16, 20, 6}},
-         {"mask", {24, 16, 20}, Type::f4, [](std::size_t i) { return i % 5 == 0 ? NAN : i % 3; }}}},
+       {{{"bands", {24, 16, 20, 6}}, {"mask", {24, 16, 20}, Type::f4, with_gaps}}},
        "axis bands mask NHWC",
        "not_finite: zero",
        true},
       {"labels with a fill value",
        {{{"bands", {24, 16, 20, 6}},
-         {"label", {24}, Type::i4, [](std::size_t i) { return i % 3 - 1.0; }},
+         {"label", {24}, Type::i4, classes(3, -1)},
          {"label@_FillValue", {}, Type::i4, [](std::size_t) { return -1; }}}},
        "",
        "not missing"},
       {"labels with NaN",
-       {{{"x", {24, 16, 20, 6}},
-         {"y", {24}, Type::f4, [](std::size_t i) { return i % 4 == 0 ? NAN : i % 3; }}}},
+       {{{"x", {24, 16, 20, 6}}, {"y", {24}, Type::f4, with_gaps}}},
        "axis x y NHWC",
        "not_finite: zero"},
   };
