@@ -5,8 +5,8 @@
 MODEL is a directory with tokenizer.json, and chat_template.jinja or a chat_template in tokenizer_config.json (a Hugging Face
 model, or a run that imported one). A line of a file is {"messages": [{"role", "content"}, ...]} (any roles of the template,
 and "tools"), ShareGPT's {"conversations": [{"from", "value"}, ...]} or Alpaca's {"instruction", "input", "output"}. An answer
-is learned up to its end token. It is found by rendering the conversation up to it; a template that rewrites earlier messages
-is refused, unless --last learns only the last answer. Needs the packages jinja2 and tokenizers.
+is learned up to its end token: what the template marks by {% generation %}, else it is found by rendering the conversation up
+to it; a template that rewrites earlier messages is then refused, unless --last learns only the last answer. Needs the packages jinja2 and tokenizers.
 
   scripts/pack_chats.py MODEL chats.jsonl --out data/chats --validation 0.05
   scripts/pack_chats.py MODEL --pieces RUN/chat.json       for `trireme generate RUN --chat`, which needs no Python
@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 
+MARKS = "\ufdd0\ufdd1"  # noncharacters, which no text has
 ROLES = {"human": "user", "gpt": "assistant", "observation": "tool", "function": "tool", "function_response": "tool"}
 
 
@@ -52,9 +53,10 @@ class Template:
             source = next((it["template"] for it in source if it["name"] == "default"), None)
         if not source:
             sys.exit(f"{model}: has no chat_template.jinja, nor a chat_template in tokenizer_config.json")
-        # transformers' own tag around answers, which changes no text.
-        source = re.sub(r"\{%(-?)\s*generation\s*(-?)%\}", r"{%\1 if true \2%}", source)
-        source = re.sub(r"\{%(-?)\s*endgeneration\s*(-?)%\}", r"{%\1 endif \2%}", source)
+        # transformers' own tag around what the assistant says; MARKS take its place.
+        for tag, mark, inside in (("generation", MARKS[0], "if true"), ("endgeneration", MARKS[1], "endif")):
+            source, marked = re.subn(r"\{%(-?)\s*" + tag + r"\s*(-?)%\}", r"{%\1 " + inside + " %}{{ '" + mark + "' }}{% " + inside + r" \2%}", source)
+        self.marked = marked > 0
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.filters["tojson"] = lambda it, indent=None, ensure_ascii=False, separators=None, sort_keys=False: json.dumps(
             it, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -67,9 +69,10 @@ class Template:
         self.tokenizer.no_truncation()
         self.added = {id for id, token in self.tokenizer.get_added_tokens_decoder().items() if token.special}
 
-    def text(self, messages, tools=None, answers=False):
+    def text(self, messages, tools=None, answers=False, marks=False):
         try:
-            return self.template.render(messages=messages, tools=tools, documents=None, add_generation_prompt=answers, **self.special)
+            text = self.template.render(messages=messages, tools=tools, documents=None, add_generation_prompt=answers, **self.special)
+            return text if marks else re.sub(f"[{MARKS}]", "", text)
         except self.errors as error:
             raise BadDialogue(f"the template refuses the dialogue: {error}") from error
 
@@ -78,11 +81,29 @@ class Template:
         other = self.tokenizer.encode(text, add_special_tokens=False).ids
         return next((at for at, (a, b) in enumerate(zip(ids, other)) if a != b), min(len(ids), len(other)))
 
+    def marked_tokens(self, messages, tools, last):
+        """As transformers: each token of what is between two marks."""
+        parts = re.split(f"[{MARKS}]", self.text(messages, tools, marks=True))
+        tokens = self.tokenizer.encode("".join(parts), add_special_tokens=False)
+        ends = [sum(map(len, parts[:i + 1])) for i in range(len(parts))]
+        said = list(zip(ends[::2], ends[1::2]))[-1 if last else 0:]
+        learn = [int(any(a < end and begin < b for begin, end in said)) for a, b in tokens.offsets]
+        if 1 not in learn:
+            raise BadDialogue("the template marks nothing of it by {% generation %}, so no token is a target")
+        return {"ids": tokens.ids, "learn": learn}
+
+    def content_place(self, messages, tools):
+        """Where the content of the last message begins."""
+        one, other = (self.text([*messages[:-1], {**messages[-1], "content": it}], tools) for it in ("Aa2", "Bb3"))
+        return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), len(one))
+
     def encoded(self, messages, tools, last):
         """Ids, and 1 for those of answers."""
         answers = [i for i, it in enumerate(messages) if it["role"] == "assistant"]
         if not answers:
             raise BadDialogue("has no message of the assistant, so no token is a target")
+        if self.marked:
+            return self.marked_tokens(messages, tools, last)
         whole = self.text(messages, tools)
         tokens = self.tokenizer.encode(whole, add_special_tokens=False)
         learn = [0] * len(tokens.ids)
@@ -91,9 +112,15 @@ class Template:
             ends = len(tokens.ids) if i + 1 == len(messages) else self.same_tokens(tokens.ids, self.text(messages[:i + 1], tools))
             content = messages[i].get("content")
             stripped = content.strip() if isinstance(content, str) else ""
-            said = whole.find(stripped, len(before)) + len(stripped)
-            known = stripped and said >= len(before) + len(stripped) and not messages[i].get("tool_calls")
-            first = next((at for at, (begin, end) in enumerate(tokens.offsets) if end > max(begin, len(before))), ends)
+            starts, plain = len(before), isinstance(content, str) and not messages[i].get("tool_calls")
+            place = self.content_place(messages[:i + 1], tools) if plain else starts
+            if before == self.text(messages[:i], tools):  # it writes no header of the answer for add_generation_prompt
+                if not plain:
+                    raise BadDialogue(f"message {i + 1} is not text alone, and the template has no add_generation_prompt that shows where an answer begins")
+                starts = max(starts, place)
+            said = whole.find(stripped, max(starts, place)) + len(stripped)
+            known = plain and said >= starts + len(stripped)
+            first = next((at for at, (begin, end) in enumerate(tokens.offsets) if end > max(begin, starts)), ends)
             if not whole.startswith(before) or first >= ends or tokens.offsets[ends - 1][1] < (said if stripped else 0):
                 raise BadDialogue(f"the template writes message {i + 1} otherwise where others follow; --last learns only the last answer")
             special = [at for at in range(first, ends) if tokens.ids[at] in self.added]

@@ -91,31 +91,36 @@ def own_format(source, messages):
     return {"messages": messages}
 
 
-def check_own_template(style, make, template, special, trireme, conversations, directory):
-    """scripts/pack_chats.py: tokens, masks, refused lines, and the template's pieces."""
-    model = pathlib.Path(directory, f"model_{style[0]}")
+def variants(template):
+    """A template, without its marks, and without a header for add_generation_prompt."""
+    unmarked = template.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+    yield from {"marked": template, "unmarked": unmarked, "headless": unmarked[:unmarked.index("{% if add_generation_prompt")]}.items()
+
+
+def check_own_template(style, make, template, own, special, trireme, conversations, directory):
+    """scripts/pack_chats.py: tokens and masks by a variant of the template are those of its marks; refused lines, and pieces."""
+    variant, own_template = own
+    model = pathlib.Path(directory, f"model_{style[0]}_{variant}")
     model.mkdir()
     texts = [message["content"] for messages in conversations for message in messages] * 20
     make((*style[:-1], special), texts, str(model / "tokenizer.json"))
-    (model / "chat_template.jinja").write_text(template)
+    (model / "chat_template.jinja").write_text(own_template)
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), chat_template=template, clean_up_tokenization_spaces=False)
     source, lines, out = random.Random(3), model / "chats.jsonl", str(model / "out")
-    # Of an empty answer transformers marks other tokens: none before the end of the turn.
-    conversations = [it for it in conversations if all(message["content"].strip() for message in it)]
     lines.write_text("".join(json.dumps(own_format(source, messages)) + "\n" for messages in conversations))
     packer = [sys.executable, str(pathlib.Path(__file__).parents[1] / "pack_chats.py"), str(model), "--trireme", trireme]
-    run([*packer, str(lines), "--out", out, "--pieces", str(model / "chat.json")])
+    run([*packer, str(lines), "--out", out, *([] if variant == "headless" else ["--pieces", str(model / "chat.json")])])
     count = 0
     for number, (messages, ours) in enumerate(zip(conversations, packed(out), strict=True), 1):
         theirs = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
         if ours != (theirs["input_ids"], theirs["assistant_masks"]):
-            sys.exit(f"{style[0]}: conversation {number} differs:\n{messages}\n{ours}\n{theirs}")
+            sys.exit(f"{style[0]}, {variant}: conversation {number} differs:\n{messages}\n{ours}\n{theirs}")
         count += len(ours[0])
     lines.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
                      '{"messages": [{"role": "stranger", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
     refused = subprocess.run([*packer, str(lines), "--out", out, "--force"], capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and f"{lines}:2: " in refused.stderr and "no such role" in refused.stderr, refused
-    print(f"the model's own template, tokenizer in the style of {style[0]}: {count} tokens and their marks of {len(conversations)} conversations agree")
+    print(f"the model's own template ({variant}), tokenizer in the style of {style[0]}: {count} tokens and their marks of {len(conversations)} conversations agree")
 
 
 def main():
@@ -129,11 +134,12 @@ def main():
             for style in ("gpt2", "llama3", "qwen"):
                 check(template, style, arguments.trireme, conversations, directory)
         special = [check_tokenizer.AddedToken(f"<|{it}|>", rstrip=True, special=True) for it in ("user", "assistant", "system", "tool", "end")]
-        for name in ("phi3", "t5"):
-            style = next(it for it in check_tokenizer.word_styles() if it[0] == name)
-            check_own_template(style, check_tokenizer.make_word_tokenizer, PHI3, special, arguments.trireme, conversations, directory)
-        style = next(it for it in check_tokenizer.styles() if it[0] == "llama3")
-        check_own_template(style, check_tokenizer.make_tokenizer, PHI3, special, arguments.trireme, conversations, directory)
+        for own in variants(PHI3):
+            for name in ("phi3", "t5"):
+                style = next(it for it in check_tokenizer.word_styles() if it[0] == name)
+                check_own_template(style, check_tokenizer.make_word_tokenizer, PHI3, own, special, arguments.trireme, conversations, directory)
+            style = next(it for it in check_tokenizer.styles() if it[0] == "llama3")
+            check_own_template(style, check_tokenizer.make_tokenizer, PHI3, own, special, arguments.trireme, conversations, directory)
 
 
 if __name__ == "__main__":
