@@ -4,20 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "launch/exchange/hf_files.h"
+#include "launch/exchange/peft_settings.h"
 #include "models/config.h"
 #include "models/registry.h"
-#include "models/transformer/hf_keys.h"
 #include "runtime/base/atomic_file.h"
 #include "runtime/base/checksum.h"
-#include "runtime/base/file.h"
-#include "runtime/base/json.h"
 #include "runtime/checkpoint/files/weight_files.h"
 
 namespace trireme {
@@ -37,6 +34,7 @@ bool is_factor(std::string_view name) {
 struct SavedTensor {
   std::string theirs;
   Shape shape{};
+  Shape ours{};  // with the padding rows of a vocabulary behind it
 };
 using SavedTensors = std::map<std::string, SavedTensor>;
 
@@ -63,14 +61,43 @@ struct Module {
   std::int64_t row = 0;  // of ours
 };
 
+// peft names modules as transformers' class for causal models does, whose prefix our names of GPT-2
+// lack.
+std::string peft_name(const std::string& hf, const ModelConfig& model) {
+  const bool prefixed = family_of(model).exchange->plain_name("transformer." + hf, model) == hf;
+  return (prefixed ? "transformer." : "") + hf;
+}
+
+std::string module_of(const std::string& tensor) {
+  return tensor.substr(0, tensor.rfind('.'));
+}
+
+// Whether peft's modules_to_save chooses a tensor by this end of the name of a module around it.
+bool is_within(const std::string& tensor, const std::string& end) {
+  for (std::size_t dot = tensor.find('.'); dot != std::string::npos;
+       dot = tensor.find('.', dot + 1))
+    if (tensor.substr(0, dot).ends_with(end)) return true;
+  return false;
+}
+
+// The tensors of a token table and the head that is tied to it; empty where no head is tied.
+std::vector<std::string> tied_tensors(const ModelConfig& model) {
+  const hugging_face::Exchange& exchange = *family_of(model).exchange;
+  const bool untied = std::ranges::any_of(exchange.names(model), [&](const NamePair& pair) {
+    return !pair.hf.empty() && pair.hf.front().name == exchange.head;
+  });
+  const bool language = traits_of(model).generates;
+  if (untied || !language || exchange.head.empty()) return {};
+  return {peft_name(std::string(exchange.tokens), model), std::string(exchange.head)};
+}
+
 std::vector<std::string> adapted_parts(const NamePair& pair) {
   if (pair.hf.size() == 3) return {"query", "key", "value"};
   if (pair.hf.size() == 2) return {"gate", "up"};
   return {""};
 }
 
-// Every module that may have factors. peft names modules as transformers' class for causal models
-// does, whose prefix our names of GPT-2 lack.
+// Every module that may have factors.
 std::vector<Module> modules_of(const Config& config) {
   const hugging_face::Exchange& exchange = *family_of(config.model).exchange;
   if (exchange.names == nullptr)
@@ -88,9 +115,8 @@ std::vector<Module> modules_of(const Config& config) {
     std::int64_t row = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::string& hf = pair.hf[i].name;
-      const bool prefixed = exchange.plain_name("transformer." + hf, config.model) == hf;
       const Shape& shape = pair.hf[i].shape;
-      modules.push_back({.name = (prefixed ? "transformer." : "") + hf.substr(0, hf.rfind('.')),
+      modules.push_back({.name = module_of(peft_name(hf, config.model)),
                          .layer = layer,
                          .target = parts[i].empty() ? role : parts[i],
                          .part = parts[i],
@@ -127,22 +153,25 @@ SavedTensors saved_tensors(const Config& config, const auto& chosen) {
   for (const NamePair& pair : family_of(config.model).exchange->names(config.model)) {
     if (pair.hf.empty()) continue;
     const auto& [name, shape] = pair.hf.front();
-    const std::string theirs = std::string(module_prefix) + name;
+    const std::string theirs = std::string(module_prefix) + peft_name(name, config.model);
     if (!chosen(pair.ours, theirs)) continue;
-    if (pair.hf.size() > 1 || pair.transposed || pair.interleaved || pair.padding_rows > 0)
+    if (pair.hf.size() > 1 || pair.transposed || pair.interleaved)
       fail(ExitCode::config,
-           "{}: an adapter cannot hold it beside its factors; export the whole model", pair.ours);
-    saved[pair.ours] = {theirs, shape};
+           "{} ({} of peft): as it has another layout there, an adapter cannot hold it beside its "
+           "factors; use the model merged with its adapter (`trireme checkpoint export` without "
+           "--adapter, merge_and_unload() of peft)",
+           pair.ours, theirs);
+    const std::int64_t rows = shape[0] + pair.padding_rows;
+    const Shape ours = pair.padding_rows == 0 ? shape : Shape{rows, shape[1]};
+    saved[pair.ours] = {theirs, shape, ours};
   }
   return saved;
 }
 
 std::set<std::string> modules_to_save(const SavedTensors& saved) {
   std::set<std::string> modules;
-  for (const auto& [ours, tensor] : saved) {
-    const std::string name = tensor.theirs.substr(module_prefix.size());
-    modules.insert(name.substr(0, name.rfind('.')));
-  }
+  for (const auto& [ours, tensor] : saved)
+    modules.insert(module_of(tensor.theirs.substr(module_prefix.size())));
   return modules;
 }
 
@@ -168,74 +197,42 @@ std::string adapter_text(const Config& config, const std::set<std::string>& targ
                               {"modules_to_save", nullptr},
                               {"init_lora_weights", true}};
   if (!base.empty()) json["base_model_name_or_path"] = base;
-  if (!saved.empty()) json["modules_to_save"] = modules_to_save(saved);
+  if (saved.empty()) return json.dump(2) + "\n";
+  const std::set<std::string> modules = modules_to_save(saved);
+  json["modules_to_save"] = modules;
+  const auto tied = tied_tensors(config.model);
+  if (!tied.empty() && modules.contains(module_of(tied.front())))
+    json["ensure_weight_tying"] = true;
   return json.dump(2) + "\n";
 }
 
-// Settings that say nothing of what the adapter computes, or that its tensors show.
-constexpr std::array<std::string_view, 23> known_settings = {"peft_type",
-                                                             "task_type",
-                                                             "auto_mapping",
-                                                             "peft_version",
-                                                             "base_model_name_or_path",
-                                                             "revision",
-                                                             "inference_mode",
-                                                             "r",
-                                                             "target_modules",
-                                                             "exclude_modules",
-                                                             "lora_alpha",
-                                                             "lora_dropout",
-                                                             "fan_in_fan_out",
-                                                             "use_rslora",
-                                                             "layers_to_transform",
-                                                             "layers_pattern",
-                                                             "megatron_core",
-                                                             "eva_config",
-                                                             "qalora_group_size",
-                                                             "runtime_config",
-                                                             "init_lora_weights",
-                                                             "bias",
-                                                             "ensure_weight_tying"};
-
-bool is_neutral(const nlohmann::json& value) {
-  return value.is_null() || value == false ||
-         ((value.is_object() || value.is_array()) && value.empty());
-}
-
-// `saves`: the file holds tensors beside the factors.
-LoraConfig read_adapter_config(const std::string& path, bool saves) {
-  constexpr std::size_t config_limit = 1 << 20;
-  const auto text = read_file_if_exists(path, config_limit, ExitCode::config);
-  if (!text) fail(ExitCode::config, "{}: does not exist; it describes the adapter", path);
-  const auto json = json_or_discarded<nlohmann::json>(*text);
-  if (!json.is_object()) fail(ExitCode::config, "{}: is not a JSON object", path);
-  const HfKeys keys(json, path);
-  if (keys.text("peft_type") != "LORA") keys.refuse("peft_type", "only LORA is supported");
-  if (keys.text("bias", "none") != "none")
-    keys.refuse("bias", "which is not supported; train the adapter with bias=\"none\"");
-  for (const auto& [key, value] : json.items()) {
-    const bool known = std::ranges::find(known_settings, key) != known_settings.end() ||
-                       (saves && key == "modules_to_save");
-    if (!known && !is_neutral(value))
-      keys.refuse(key,
-                  "which is not supported; merge the adapter by merge_and_unload() and import the "
-                  "whole model");
+// Refuses modules that the file has no tensors of, and copies of a table that is tied to the head.
+void check_modules_to_save(const HfKeys& keys, const Config& config, const SafetensorsFile& file) {
+  const std::vector<std::string> tied = tied_tensors(config.model);
+  const bool tie = keys.flag("ensure_weight_tying", false);
+  for (const std::string& item : peft_texts(keys, "modules_to_save")) {
+    // peft lists both names of classifiers with any of them.
+    bool known = item == "classifier" || item == "score";
+    for (const std::string& tensor : tied) {
+      if (!is_within(tensor, item)) continue;
+      known = true;
+      if (!tie)
+        keys.refuse("modules_to_save",
+                    "whose copy is not tied to the other of token table and head, as the base's "
+                    "are; train with ensure_weight_tying=True, or merge by merge_and_unload(), "
+                    "save with tie_word_embeddings=False and import the whole model");
+    }
+    for (const NamePair& pair : family_of(config.model).exchange->names(config.model)) {
+      for (const auto& part : pair.hf) {
+        const std::string name = peft_name(part.name, config.model);
+        if (!is_within(name, item)) continue;
+        known = true;
+        if (!file.contains(std::string(module_prefix) + name))
+          keys.refuse("modules_to_save", fmt::format("but the adapter holds no {}", name));
+      }
+    }
+    if (!known) keys.refuse("modules_to_save", fmt::format("but the base has no {}", item));
   }
-  const nlohmann::json* const init = keys.find("init_lora_weights");
-  if (init != nullptr && init->is_string() && *init != "gaussian" && *init != "orthogonal" &&
-      *init != "eva")
-    keys.refuse("init_lora_weights",
-                "which changes the base: save with path_initial_model_for_weight_conversion, or "
-                "import the merged model");
-  LoraConfig lora{.rank = keys.size("r"),
-                  .alpha = keys.number("lora_alpha"),
-                  .rslora = keys.flag("use_rslora", false),
-                  .dropout = keys.number("lora_dropout", 0.0),
-                  .targets = {}};
-  if (lora.rank < 1 || lora.alpha <= 0)
-    fail(ExitCode::config, "{}: r: {} and lora_alpha: {} must be above 0", path, lora.rank,
-         lora.alpha);
-  return lora;
 }
 
 // One of our factors of a module, and where peft has it.
@@ -252,10 +249,18 @@ std::vector<Factor> factors_of(const Module& module, std::int64_t rank) {
 }
 
 // The factors in peft's file, checked against the modules of the base; completes lora.targets.
-std::vector<Factor> expected_factors(const std::string& path, const SafetensorsFile& file,
-                                     const std::vector<Module>& modules, const SavedTensors& saved,
+std::vector<Factor> expected_factors(const WeightFiles& files, const Config& config,
+                                     const SavedTensors& saved, const HfKeys& keys,
                                      LoraConfig& lora) {
+  const SafetensorsFile& file = files.file_of(files.names().front());
+  const std::string& path = file.path();
+  const std::vector<Module> modules = modules_of(config);
   std::set<std::string> found(file.names().begin(), file.names().end());
+  if (const auto tied = tied_tensors(config.model); !tied.empty()) {  // may hold both
+    const std::string prefix(module_prefix), tokens = prefix + tied[0], head = prefix + tied[1];
+    if (found.contains(head) && found.contains(tokens) && files.read(head) == files.read(tokens))
+      found.erase(head);
+  }
   for (const auto& [ours, tensor] : saved) {
     found.erase(tensor.theirs);
     if (const Shape shape = file.shape(tensor.theirs); shape != tensor.shape)
@@ -263,8 +268,12 @@ std::vector<Factor> expected_factors(const std::string& path, const SafetensorsF
            tensor.theirs, shape.to_string(), tensor.shape.to_string());
   }
   std::set<std::string> targets;
-  for (const Module& module : modules)
-    if (found.contains(factors_of(module, lora.rank)[0].theirs)) targets.insert(module.target);
+  for (const Module& module : modules) {
+    const std::string factor = factors_of(module, lora.rank)[0].theirs;
+    if (!found.contains(factor)) continue;
+    require_chosen(keys, module.name, factor);
+    targets.insert(module.target);
+  }
   std::vector<Factor> factors;
   for (const Module& module : modules) {
     if (!targets.contains(module.target)) continue;
@@ -280,9 +289,10 @@ std::vector<Factor> expected_factors(const std::string& path, const SafetensorsF
     }
   }
   if (!found.empty() || targets.empty())
-    fail(ExitCode::checkpoint,
-         "{}: {} is no factor of a layer that the base can adapt; those are {}", path,
-         found.empty() ? "nothing" : *found.begin(), fmt::join(target_modules(modules, {}), ", "));
+    fail(ExitCode::checkpoint, "{}: {} is no factor of a layer that the base can adapt{}{}", path,
+         found.empty() ? "nothing" : *found.begin(),
+         modules.empty() ? ": it has none (model.family: llama and the like have)" : ", which are ",
+         fmt::join(target_modules(modules, {}), ", "));
   lora.targets.assign(targets.begin(), targets.end());
   return factors;
 }
@@ -318,11 +328,17 @@ void export_adapter(const RunState& from, const Config& config, const Destinatio
     }
   }
   const ParamRules rules = param_rules(config);
-  const SavedTensors saved = saved_tensors(
-      config, [&](const std::string& ours, const auto&) { return !rules.freezes(ours, true); });
+  // peft's models with a classifier expect it in the file, trained or not.
+  const SavedTensors saved = saved_tensors(config, [&](const std::string& ours, const auto&) {
+    return !rules.freezes(ours, true) || ours.starts_with("classifier.");
+  });
   for (const auto& [ours, tensor] : saved) {
     tensors.push_back({tensor.theirs, tensor.shape});
     sources.emplace_back(&stored.tensors.at(ours), 0);
+    const auto tied = tied_tensors(config.model);
+    if (tied.empty() || tensor.theirs != std::string(module_prefix) + tied[0]) continue;
+    tensors.push_back({std::string(module_prefix) + tied[1], tensor.shape});  // as peft writes both
+    sources.push_back(sources.back());
   }
   for (const auto& [name, tensor] : stored.tensors)
     if (is_factor(name) && !used.contains(name))
@@ -359,12 +375,16 @@ void import_adapter(const std::string& from, const RunState& base, const Config&
   if (!std::filesystem::exists(path))
     fail(ExitCode::config, "{}: does not exist; save the adapter with safe_serialization=True",
          path);
+  const nlohmann::json json = read_peft_json(from + "/" + peft_config);
+  const HfKeys keys(json, from + "/" + peft_config);
   const WeightFiles files(path);
   const SafetensorsFile& file = files.file_of(files.names().front());
+  LoraConfig lora = read_adapter_config(keys, json);
+  static_cast<void>(modules_of(config));  // refuses families that peft does not know
+  check_modules_to_save(keys, config, file);
   const SavedTensors saved = saved_tensors(
       config, [&](const auto&, const std::string& theirs) { return file.contains(theirs); });
-  LoraConfig lora = read_adapter_config(from + "/" + peft_config, !saved.empty());
-  const std::vector<Factor> factors = expected_factors(path, file, modules_of(config), saved, lora);
+  const std::vector<Factor> factors = expected_factors(files, config, saved, keys, lora);
   const StoredValues stored = base.values(ValueKind::model);
   const auto digest = file.metadata().find(digest_key);
   if (digest != file.metadata().end() && digest->second != base_digest(stored, saved))
@@ -379,31 +399,35 @@ void import_adapter(const std::string& from, const RunState& base, const Config&
   for (const auto& [name, tensor] : stored.tensors)
     tensors.push_back({name, tensor.shape});
   for (const auto& [ours, tensor] : saved) {
-    if (!stored.tensors.contains(ours)) tensors.push_back({ours, tensor.shape});
+    if (!stored.tensors.contains(ours)) tensors.push_back({ours, tensor.ours});
     theirs[ours] = tensor.theirs;
+    lora.modules_to_save.push_back(ours);
   }
   for (const Factor& factor : factors) {
     tensors.push_back({factor.ours, factor.shape});
     theirs[factor.ours] = factor.theirs;
   }
   StoredReader reader(stored);
+  const auto values_of = [&](std::size_t i) {
+    const auto read = theirs.find(tensors[i].name);
+    if (read == theirs.end()) return reader.whole(stored.tensors.find(tensors[i].name)->second);
+    std::vector<float> values = files.read(read->second);
+    values.resize(static_cast<std::size_t>(tensors[i].shape.count()));
+    return values;
+  };
   write_safetensors(destination.to + "/weights.safetensors", tensors, {{"format", "trireme"}},
-                    [&](std::size_t i) {
-                      const auto factor = theirs.find(tensors[i].name);
-                      return factor != theirs.end()
-                                 ? files.read(factor->second)
-                                 : reader.whole(stored.tensors.find(tensors[i].name)->second);
-                    });
-  write_file(
-      destination.to + "/config.yaml",
-      model_section(config.model) +
-          fmt::format("lora: {{rank: {}, alpha: {}, rslora: {}, dropout: {}, targets: [{}]}}\n",
-                      lora.rank, lora.alpha, lora.rslora, lora.dropout,
-                      fmt::join(lora.targets, ", ")),
-      ExitCode::internal);
+                    values_of);
+  write_file(destination.to + "/config.yaml",
+             model_section(config.model) +
+                 fmt::format("lora: {{rank: {}, alpha: {}, rslora: {}, dropout: {}, targets: [{}], "
+                             "modules_to_save: [{}]}}\n",
+                             lora.rank, lora.alpha, lora.rslora, lora.dropout,
+                             fmt::join(lora.targets, ", "), fmt::join(lora.modules_to_save, ", ")),
+             ExitCode::internal);
   take_along(text_files_of(base.path), destination.to);
-  fmt::print("{}: weights.safetensors with {} factors for {}, config.yaml\n", destination.to,
-             factors.size(), fmt::join(lora.targets, ", "));
+  fmt::print("{}: weights.safetensors with {} factors for {}{}{}, config.yaml\n", destination.to,
+             factors.size(), fmt::join(lora.targets, ", "), saved.empty() ? "" : " and ",
+             fmt::join(lora.modules_to_save, ", "));
 }
 
 }  // namespace trireme

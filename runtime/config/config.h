@@ -252,6 +252,7 @@ struct LoraConfig {
   bool rslora = false;    // by alpha / sqrt(rank) (Kalajdzievski, 2023)
   double dropout = 0;     // of the factors' input
   std::vector<std::string> targets = {"qkv", "output", "expand", "contract"};
+  std::vector<std::string> modules_to_save;  // patterns of parameters trained whole beside them
   // alpha / rank, or alpha / sqrt(rank).
   [[nodiscard]] double scale() const;
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;

@@ -165,7 +165,7 @@ std::vector<Field> lora_fields() {
   return {
       FIELD(lora.rank, IntegerRange{0, 4096},
             "LoRA: rank of the trained factors; other weights are frozen, but for those of "
-            "train.initial_reinitialise; 0 = all weights are trained"),
+            "lora.modules_to_save and train.initial_reinitialise; 0 = all weights are trained"),
       FIELD(lora.alpha, (NumberRange{.high = 1e6, .low_is_open = true}),
             "LoRA: the product of the factors is scaled by alpha / rank"),
       FIELD(lora.rslora, Free{}, "LoRA: scaled by alpha / sqrt(rank) instead"),
@@ -174,6 +174,9 @@ std::vector<Field> lora_fields() {
             "LoRA: linear layers with factors in each block: qkv, output (attention), expand, "
             "contract (the MLP's up and down projection); with factors of their own query, key, "
             "value instead of qkv, and of a gated MLP gate, up instead of expand"),
+      FIELD(lora.modules_to_save, texts,
+            "LoRA: patterns over the model's parameters that train whole beside the factors, from "
+            "their loaded values, such as [\"classifier.*\"]"),
   };
 }
 

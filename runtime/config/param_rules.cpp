@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -86,7 +87,7 @@ std::vector<ParamGroup> param_groups(std::span<const std::string> texts, std::st
 
 bool ParamRules::freezes(const std::string& name, bool adapted) const {
   const auto matches = [&](const std::string& pattern) { return name_matches(pattern, name); };
-  return (adapted && std::ranges::none_of(fresh, matches)) || std::ranges::any_of(frozen, matches);
+  return (adapted && std::ranges::none_of(beside, matches)) || std::ranges::any_of(frozen, matches);
 }
 
 const ParamGroup* ParamRules::group_of(const std::string& name) const {
@@ -108,8 +109,10 @@ double LoraConfig::scale() const {
 
 ParamRules param_rules(const Config& config) {
   std::string problem;
+  std::vector<std::string> beside = config.train.initial_reinitialise;
+  std::ranges::copy(config.lora.modules_to_save, std::back_inserter(beside));
   return {.frozen = config.train.freeze,
-          .fresh = config.train.initial_reinitialise,
+          .beside = std::move(beside),
           .groups = param_groups(config.optimizer.groups, problem),
           .layer_decay = static_cast<float>(config.optimizer.layer_decay)};
 }

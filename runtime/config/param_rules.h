@@ -34,7 +34,7 @@ struct ParamGroup {
 
 struct ParamRules {
   std::vector<std::string> frozen{};  // patterns
-  std::vector<std::string> fresh{};   // patterns of what trains beside adapters
+  std::vector<std::string> beside{};  // patterns of what trains whole beside adapters
   std::vector<ParamGroup> groups{};
   // A block's learning rate as a share of the next one's; that behind the last block has all of it
   // (Bao et al., BEiT, 2022).

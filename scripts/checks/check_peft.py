@@ -26,10 +26,10 @@ CONTEXT, VOCABULARY = 24, 256
 PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def llama():
+def llama(tied=False):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=CONTEXT, initializer_range=0.2))
+        num_key_value_heads=2, max_position_embeddings=CONTEXT, initializer_range=0.2, tie_word_embeddings=tied))
 
 
 def gpt2():
@@ -74,12 +74,16 @@ optimizer: {{learning_rate: 0.02}}
     def theirs_to_ours(self, name, model, **options):
         adapted = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **options))
         for key, value in adapted.named_parameters():
-            if "lora_B" in key:
+            if "lora_B" in key or "modules_to_save" in key:
                 torch.nn.init.normal_(value, std=0.2)
         saved, run = self.place / f"{name}_theirs", self.place / f"{name}_imported"
         adapted.save_pretrained(saved)
         self.trireme("checkpoint", "import", saved, "--base", self.place / f"{name}_run", "--out", run, "--force")
-        self.compare(f"{name}, {options['target_modules']} of peft in trireme", run, adapted)
+        what = f"{name}, {options['target_modules']} of peft with {options.get('modules_to_save')}"
+        self.compare(f"{what} in trireme", run, adapted)
+        self.trireme("checkpoint", "export", run, "--adapter", "--out", self.place / "again", "--force")
+        fresh = transformers.AutoModelForCausalLM.from_pretrained(self.place / name, dtype=torch.float32)
+        self.compare(f"{what} back in peft", run, peft.PeftModel.from_pretrained(fresh, self.place / "again"))
         adapted.unload()
 
 
@@ -88,7 +92,7 @@ def main():
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as place:
         check = Check(arguments.trireme, place)
-        for name, make in {"llama": llama, "gpt2": gpt2}.items():
+        for name, make in {"llama": llama, "tied": lambda: llama(True), "gpt2": gpt2}.items():
             check.make_base(name, make())
 
         def fresh(name):
@@ -99,6 +103,10 @@ def main():
         check.ours_to_theirs("gpt2", fresh("gpt2"), "qkv, output")
         check.theirs_to_ours("llama", fresh("llama"), r=8, lora_alpha=16, target_modules=PROJECTIONS)
         check.theirs_to_ours("llama", fresh("llama"), r=3, lora_alpha=5, use_rslora=True, target_modules=["q_proj", "down_proj"])
+        check.theirs_to_ours("llama", fresh("llama"), r=2, target_modules=["q_proj"], modules_to_save=["lm_head", "norm"])
+        check.theirs_to_ours("tied", fresh("tied"), r=2, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)
+        check.theirs_to_ours("gpt2", fresh("gpt2"), r=2, target_modules=["c_attn"], modules_to_save=["ln_f"], fan_in_fan_out=True)
+        check.ours_to_theirs("tied", fresh("tied"), "query, value", ["lora.modules_to_save=[embedding.token.weight]"])
         check.theirs_to_ours("gpt2", fresh("gpt2"), r=4, target_modules=["c_attn", "mlp.c_proj"], fan_in_fan_out=True)
 
 

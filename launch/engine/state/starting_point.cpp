@@ -37,10 +37,10 @@ std::string digits_of(std::uint64_t fingerprint) {
 // These decide the order of samples, every random number and the meaning of the optimizer's state:
 // another value is another run.
 constexpr std::array fixed_keys = {
-    "run.seed",           "train.global_batch", "train.batch_ramp",   "train.batch_ramp_form",
-    "train.context_ramp", "data.shuffle",       "data.shuffle_block", "data.last_batch",
-    "optimizer.name",     "lora.rank",          "lora.alpha",         "lora.rslora",
-    "lora.dropout",       "lora.targets",       "train.freeze"};
+    "run.seed",           "train.global_batch", "train.batch_ramp",     "train.batch_ramp_form",
+    "train.context_ramp", "data.shuffle",       "data.shuffle_block",   "data.last_batch",
+    "optimizer.name",     "lora.rank",          "lora.alpha",           "lora.rslora",
+    "lora.dropout",       "lora.targets",       "lora.modules_to_save", "train.freeze"};
 // These are free to change: where and how the same computation is done and reported.
 constexpr std::array free_sections = {"run.",        "parallel.", "device.",
                                       "checkpoint.", "comm.",     "telemetry."};

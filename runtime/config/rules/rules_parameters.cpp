@@ -23,7 +23,7 @@ void check_frozen(const Subject& subject) {
   if (config.lora.rank > 0)
     refuse(subject, key,
            "with lora.rank: {}, which freezes all weights but the factors and those of "
-           "train.initial_reinitialise; leave it out",
+           "lora.modules_to_save and train.initial_reinitialise; leave it out",
            config.lora.rank);
   require_matches(subject, key, config.train.freeze, names, "weight of the model");
   const ParamRules rules = param_rules(config);
@@ -81,6 +81,8 @@ void check_initial(const Subject& subject) {
       refuse(subject, key, "has no effect without train.initial_weights; leave it out");
   }
   require_matches(subject, "train.initial_reinitialise", train.initial_reinitialise,
+                  subject.limits.parameters, "weight of the model");
+  require_matches(subject, "lora.modules_to_save", subject.config.lora.modules_to_save,
                   subject.limits.parameters, "weight of the model");
 }
 

@@ -124,7 +124,8 @@ void check_adapters(const Subject& subject) {
              lora.alpha != LoraConfig{}.alpha ? "lora.alpha"
              : lora.rslora                    ? "lora.rslora"
              : lora.dropout > 0               ? "lora.dropout"
-                                              : "lora.targets",
+             : lora.modules_to_save.empty()   ? "lora.targets"
+                                              : "lora.modules_to_save",
              "has no effect with lora.rank: 0; give a rank, such as 8");
     return;
   }

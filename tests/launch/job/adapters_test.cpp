@@ -133,6 +133,66 @@ TEST_F(AdapterTest, TrainWhatStartsAnewBesideThem) {
       fmt::format("checkpoint import {} --base {} --out {}", at("peft"), at("llama"), at("back")));
   ASSERT_EQ(back.exit_code, 0) << back.output;
   EXPECT_TRUE(values_of("back") == values_of("one"));
+
+  // The config of the import trains and exports them again, from their values.
+  const Settings on{"model.family=llama",
+                    "model.kv_heads=1",
+                    "train.initial_weights=" + at("back"),
+                    "lora.rank=4",
+                    "lora.targets=[query,contract]",
+                    "lora.modules_to_save=[final_norm.weight]",
+                    "train.steps=1",
+                    "lr_schedule.warmup_steps=0",
+                    "optimizer.weight_decay=0",
+                    "optimizer.learning_rate=1e-4"};
+  EXPECT_THAT(read_file(at("back") + "/config.yaml"),
+              HasSubstr("modules_to_save: [final_norm.weight]"));
+  ASSERT_EQ(train_gpt("on", 1, on).exit_code, 0);
+  const auto before = values("back", "final_norm.weight"),
+             after = values("on", "final_norm.weight");
+  EXPECT_NE(before, after);
+  EXPECT_THAT(after, testing::Pointwise(testing::FloatNear(1.1e-4F), before));
+  ASSERT_EQ(trireme(fmt::format("checkpoint export {} --adapter --out {}", at("on"), at("again")))
+                .exit_code,
+            0);
+  EXPECT_EQ(
+      nlohmann::json::parse(read_file(at("again") + "/adapter_config.json"))["modules_to_save"],
+      std::vector<std::string>{"model.norm"});
+}
+
+TEST_F(AdapterTest, OfATiedBaseTrainTheTableInPeftsFile) {
+  const Settings tied{"model.family=llama", "model.kv_heads=1", "model.tied_head=true"};
+  ASSERT_EQ(train_gpt("base", 1, tied).exit_code, 0);
+  Settings set = tied;
+  set.insert(set.end(), {"train.initial_weights=" + at("base"), "lora.rank=2",
+                         "lora.modules_to_save=[embedding.token.weight]"});
+  ASSERT_EQ(train_gpt("tuned", 1, set).exit_code, 0);
+  ASSERT_EQ(trireme(fmt::format("checkpoint export {} --adapter --out {}", at("tuned"), at("peft")))
+                .exit_code,
+            0);
+  const auto config = nlohmann::json::parse(read_file(at("peft") + "/adapter_config.json"));
+  EXPECT_EQ(config["ensure_weight_tying"], true);
+  const auto import = [&](const nlohmann::json& changed, const std::string& to) {
+    write_file(at("peft") + "/adapter_config.json", changed.dump());
+    return trireme(
+        fmt::format("checkpoint import {} --base {} --out {}", at("peft"), at("base"), at(to)));
+  };
+  EXPECT_EQ(import(config, "back").exit_code, 0);
+  EXPECT_TRUE(values_of("back") == values_of("tuned"));
+  // peft would untie the head, or not read a factor.
+  for (const auto& [key, value] :
+       {std::pair<std::string, nlohmann::json>{"ensure_weight_tying", false},
+        {"modules_to_save", {"embed_tokens", "norm"}},
+        {"target_modules", {"q_proj", "o_proj"}},
+        {"target_modules", ".*\\.q_proj"},
+        {"exclude_modules", {"down_proj"}},
+        {"layers_to_transform", {1}}}) {
+    nlohmann::json changed = config;
+    changed[key] = value;
+    const CommandResult refused = import(changed, "wrong");
+    EXPECT_EQ(refused.exit_code, 2) << key << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr(key == "ensure_weight_tying" ? "modules_to_save" : key));
+  }
 }
 
 }  // namespace
