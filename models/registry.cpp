@@ -46,7 +46,8 @@ ModelTraits text_traits(const ModelConfig& model) {
           .generates = transformer_options(options).causal && is_language(options),
           .context = options.context,
           .vocabulary = options.vocabulary,
-          .pad_token = pad_token_of(options)};
+          .pad_token = pad_token_of(options),
+          .pools_last = transformer_options(options).causal && whole_texts(options)};
 }
 
 ModelTraits resnet_traits(const ModelConfig& model) {
@@ -62,6 +63,7 @@ ModelTraits resnet_traits(const ModelConfig& model) {
 
 ModelTraits bert_traits(const ModelConfig& model) {
   ModelTraits traits = text_traits<BertOptions>(model);
+  traits.skips_padding = model.as<BertOptions>().position_offset > 0;
   if (!is_language(model.as<BertOptions>())) return traits;
   traits.mask_token = model.as<BertOptions>().mask_token;
   traits.mask_share = model.as<BertOptions>().mask_share;

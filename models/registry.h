@@ -26,6 +26,8 @@ struct ModelTraits {
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
   std::int64_t pad_token = 0;   // behind a labelled text
+  bool pools_last = false;      // its last token that is not pad_token decides
+  bool skips_padding = false;   // pad_token has no position
   std::int64_t mask_token = 0;  // of a masked language model, else 0
   double mask_share = 0;
   // Image models: (image_size, image_width, channels) u8, or f32 from files read in place. With a

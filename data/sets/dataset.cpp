@@ -153,8 +153,7 @@ std::unique_ptr<Dataset> Dataset::open(const std::string& path, const DatasetOpt
     check_token_options(first, options);
     check_text_targets(first, options);
     if (first.header.targets != TextTargets::none)
-      return std::make_unique<TextDataset>(std::move(shards), options.context,
-                                           static_cast<std::int32_t>(options.pad_token));
+      return std::make_unique<TextDataset>(std::move(shards), options);
     return std::make_unique<TokenDataset>(std::move(shards), options.context, options.documents);
   }
   check_image_options(first, options);

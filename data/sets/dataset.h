@@ -29,6 +29,8 @@ struct DatasetOptions {
   TextTargets text_targets = TextTargets::none;
   std::int64_t target_width = 0;
   std::int64_t pad_token = 0;    // behind such a text
+  bool pools_last = false;       // the last token that is not pad_token ends such a text
+  bool skips_padding = false;    // such a text must not have pad_token
   std::int64_t image_size = 0;   // height
   std::int64_t image_width = 0;  // 0: as the height
   std::int64_t channels = 0;

@@ -19,8 +19,11 @@ SampleLayout text_samples(std::int64_t context, TextTargets targets, std::int64_
   return layout;
 }
 
-TextDataset::TextDataset(ShardSet shards, std::int64_t context, std::int32_t pad_token)
-    : shards_(std::move(shards)), pad_token_(pad_token) {
+TextDataset::TextDataset(ShardSet shards, const DatasetOptions& options)
+    : shards_(std::move(shards)),
+      pad_token_(static_cast<std::int32_t>(options.pad_token)),
+      pools_last_(options.pools_last) {
+  const std::int64_t context = options.context;
   const Shard& shard = shards_.shards().front();
   const ShardHeader& header = shard.header;
   if (header.longest > static_cast<std::uint64_t>(context))
@@ -46,6 +49,22 @@ TextDataset::TextDataset(ShardSet shards, std::int64_t context, std::int32_t pad
            "`trireme data inspect --verify` and re-pack it",
            shard.path, i, starts_[at], starts_[at + 1], header.longest);
   }
+  if (options.skips_padding) refuse_padding();
+}
+
+void TextDataset::refuse_padding() const {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    ids.resize(tokens_of(i));
+    read_text(i, ids);
+    const auto found = std::ranges::find(ids, pad_token_);
+    if (found != ids.end())
+      fail(ExitCode::data,
+           "{}: token {} of text {} is {}, the padding (model.pad_token), to which RoBERTa gives "
+           "no position; remove it from the text and re-pack",
+           shards_.shards()[shards_.shard_of(starts_[static_cast<std::size_t>(i)])].path,
+           found - ids.begin(), i, pad_token_);
+  }
 }
 
 template <typename Token>
@@ -58,6 +77,15 @@ void TextDataset::read_tokens(std::size_t which, std::int64_t index,
   shards_.read(which, at * sizeof(Token), std::as_writable_bytes(std::span(ids)), index);
   if (largest<Token>(ids) >= shard.header.vocabulary) refuse_ids<Token>(shard, at, ids);
   std::ranges::copy(ids, to.begin());
+}
+
+void TextDataset::read_text(std::int64_t index, std::span<std::int32_t> to) const {
+  const std::size_t which = shards_.shard_of(starts_[static_cast<std::size_t>(index)]);
+  if (shards_.shards()[which].header.dtype == DType::u16) {
+    read_tokens<std::uint16_t>(which, index, to);
+  } else {
+    read_tokens<std::uint32_t>(which, index, to);
+  }
 }
 
 void TextDataset::check_classes(const Shard& shard, std::int64_t index,
@@ -81,11 +109,7 @@ void TextDataset::read(std::int64_t index, std::span<std::byte> inputs,
   const std::span ids(reinterpret_cast<std::int32_t*>(inputs.data()),
                       static_cast<std::size_t>(layout_.inputs.count()));
   const auto text = ids.first(tokens_of(index));
-  if (shard.header.dtype == DType::u16) {
-    read_tokens<std::uint16_t>(which, index, text);
-  } else {
-    read_tokens<std::uint32_t>(which, index, text);
-  }
+  read_text(index, text);
   std::ranges::fill(ids.subspan(text.size()), pad_token_);
   const bool each = shard.header.targets == TextTargets::token_classes;
   const auto own = each ? targets.first(text.size()) : targets;
@@ -97,7 +121,13 @@ void TextDataset::read(std::int64_t index, std::span<std::byte> inputs,
 }
 
 void TextDataset::document_starts(std::int64_t index, std::span<std::int32_t> starts) const {
-  const std::uint64_t end = tokens_of(index);
+  std::uint64_t end = tokens_of(index);
+  if (pools_last_) {
+    const std::span ids = starts.first(end);
+    read_text(index, ids);
+    while (end > 1 && ids[end - 1] == pad_token_)
+      --end;
+  }
   std::fill(starts.begin(), starts.end(), static_cast<std::int32_t>(end));
   std::fill_n(starts.begin(), end, 0);
 }

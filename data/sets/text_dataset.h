@@ -8,11 +8,14 @@
 namespace trireme {
 
 // Sample i is text i of all shards: its tokens, then padding up to T, which is a document of its
-// own. Targets: those of the text; of its padding none.
+// own. Targets: those of the text; of its padding none. With pools_last the document of the text
+// ends at its last token that is not padding, as transformers pools: under causal attention nothing
+// else changes.
 class TextDataset final : public Dataset {
  public:
-  // Holds 8 bytes a text. Raises ExitCode::data for texts longer than `context`.
-  TextDataset(ShardSet shards, std::int64_t context, std::int32_t pad_token);
+  // Holds 8 bytes a text. Raises ExitCode::data for texts longer than options.context, and with
+  // skips_padding for those with padding.
+  TextDataset(ShardSet shards, const DatasetOptions& options);
 
   [[nodiscard]] DataKind kind() const override { return DataKind::tokens; }
   [[nodiscard]] std::int64_t size() const override { return std::ssize(starts_) - 1; }
@@ -28,13 +31,17 @@ class TextDataset final : public Dataset {
     const auto at = static_cast<std::size_t>(index);
     return starts_[at + 1] - starts_[at];
   }
+  // The first tokens of a text.
+  void read_text(std::int64_t index, std::span<std::int32_t> to) const;
   template <typename Token>
   void read_tokens(std::size_t which, std::int64_t index, std::span<std::int32_t> to) const;
+  void refuse_padding() const;
   void check_classes(const Shard& shard, std::int64_t index,
                      std::span<const std::int32_t> targets) const;
 
   ShardSet shards_;
   std::int32_t pad_token_;
+  bool pools_last_;
   SampleLayout layout_;
   std::vector<std::uint64_t> starts_;  // of the texts, over all shards, and the end
   std::vector<std::size_t> first_;     // text of each shard

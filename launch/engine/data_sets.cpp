@@ -138,6 +138,8 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
                                   .text_targets = text_targets(traits),
                                   .target_width = target_width(traits),
                                   .pad_token = traits.pad_token,
+                                  .pools_last = traits.pools_last,
+                                  .skips_padding = traits.skips_padding,
                                   .image_size = traits.image_size,
                                   .image_width = traits.image_width,
                                   .channels = traits.channels,

@@ -95,6 +95,31 @@ TEST_F(LabelledText, HasClassesInAlphabeticalOrderAndPaddingAsAnotherDocument) {
   EXPECT_EQ(sample(*data, 2).targets, Ids({1}));
 }
 
+TEST_F(LabelledText, EndsAtItsLastTokenThatIsNotPaddingWhereThatIsPooled) {
+  const PackTextOptions packed = options(
+      "{\"text\": \"a\\u0007b\\u0007\\u0007\", \"label\": \"x\"}\n"
+      "{\"text\": \"\\u0007\\u0007\", \"label\": \"y\"}",
+      TextTargets::label);
+  static_cast<void>(pack_text(packed));
+  DatasetOptions wanted{.context = 8,
+                        .vocabulary = 300,
+                        .text_targets = TextTargets::label,
+                        .target_width = 4,
+                        .pad_token = 7};
+  EXPECT_EQ(sample(*Dataset::open(packed.output, wanted), 0).starts,
+            Ids({0, 0, 0, 0, 0, 5, 5, 5, 5}));
+  wanted.pools_last = true;
+  const auto pooled = Dataset::open(packed.output, wanted);
+  EXPECT_EQ(sample(*pooled, 0).starts, Ids({0, 0, 0, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(sample(*pooled, 0).inputs, Ids({'a', 7, 'b', 7, 7, 7, 7, 7}));
+  EXPECT_EQ(sample(*pooled, 1).starts, Ids({0, 1, 1, 1, 1, 1, 1, 1, 1}));
+  wanted.pools_last = false;
+  wanted.skips_padding = true;
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(Dataset::open(packed.output, wanted)); },
+      "token 1 of text 0 is 7");
+}
+
 TEST_F(LabelledText, IsSplitIntoShardsAndSetsBetweenTexts) {
   PackTextOptions packed = options(
       R"({"text": "abc", "label": [1.5, null]}
