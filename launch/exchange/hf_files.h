@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/shard/shard.h"
 #include "runtime/checkpoint/files/safetensors.h"
 
 namespace trireme {
@@ -19,6 +20,10 @@ std::vector<std::string> copy_text_files(const std::string& from, const std::str
 void keep_hf_config(const std::string& path, const std::string& run);
 // Copies the imported files beside the weights: text files and the kept config.
 void take_along(const std::string& from_run, const std::string& to_run);
+// If all answers of the run's conversations end with the same special token, adds it to
+// eos_token_id in the run's generation_config.json, and says so; exports have it in config.json
+// too.
+void keep_end_of_answers(const std::string& run, const Shard& shard);
 // Adds to a model's `config_json`: class names, storage dtype, and from the config.json kept in
 // `run` begin and end token ids, the context of rotary models, and classes.
 [[nodiscard]] std::string described(const std::string& config_json, const std::string& run,

@@ -17,6 +17,7 @@
 #include "launch/exchange/hf_config.h"
 #include "launch/exchange/hf_files.h"
 #include "launch/exchange/hf_weights.h"
+#include "launch/text/continuation.h"
 #include "models/config.h"
 #include "models/registry.h"
 #include "models/resnet/resnet.h"
@@ -269,6 +270,7 @@ std::string make_run(const std::string& from, const ModelConfig& model,
          destination.to);
   for (const char* const name : {"/config.yaml", "/weights.safetensors"})
     refuse_to_replace(destination.to + name, destination);
+  static_cast<void>(end_tokens_of_run(directory_of(from)));  // refuses those that are broken
   std::string unread = check_tokenizer(directory_of(from), traits_of(model).vocabulary);
   make_directory(destination.to);
   return unread;

@@ -68,6 +68,8 @@ RunSinks TrainReports::open(const TrainingStart& start) {
   if (const std::string base = config_of_weights(config.train.initial_weights);
       !base.empty() && start.done == 0)
     take_along(parent_directory(base), config.run.directory);
+  if (const auto& shards = engine_.dataset()->shards(); !shards.empty() && start.done == 0)
+    keep_end_of_answers(config.run.directory, shards.front());
   if (!config.telemetry.mllog.empty()) {
     mllog_.emplace(engine_, start, request_.began);
     reporter_->sinks.add(*mllog_);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <string_view>
@@ -73,14 +74,22 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t settings_limit = std::uint64_t{1} << 24;
 
-// One id or a list of ids; other values are ignored.
+// One id or a list of ids.
 std::vector<std::int32_t> end_tokens_in(const std::string& path) {
   const Json object = json_or_discarded(read_whole_file(path, settings_limit, ExitCode::config));
-  if (!object.is_object() || !object.contains("eos_token_id")) return {};
+  if (!object.is_object())
+    fail(ExitCode::config,
+         "{}: is not a JSON object, so that the tokens that end a text are unknown; get the file "
+         "again, or remove it",
+         path);
+  if (!object.contains("eos_token_id") || object["eos_token_id"].is_null()) return {};
   const Json& value = object["eos_token_id"];
   std::vector<std::int32_t> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
-    if (id.is_number_unsigned()) ids.push_back(id.get<std::int32_t>());
+    if (!id.is_number_unsigned() || id > std::numeric_limits<std::int32_t>::max())
+      fail(ExitCode::config, "{}: eos_token_id: {} is not a token id, nor a list of them", path,
+           value.dump());
+    ids.push_back(id.get<std::int32_t>());
   }
   return ids;
 }
@@ -117,7 +126,8 @@ std::vector<Prompt> read_prompts(const std::string& path, const Words& words,
 }
 
 std::vector<std::int32_t> end_tokens_of_run(const std::string& run) {
-  for (const char* const name : {"generation_config.json", "config.json"}) {
+  for (const char* const name :
+       {"generation_config.json", "hugging_face_config.json", "config.json"}) {
     const std::string path = run + "/" + name;
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
