@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -33,6 +34,56 @@ Json read(const std::string& path) {
     fail(ExitCode::checkpoint, "{}: is not a JSON object", path);
   } catch (const Json::exception& error) {
     fail(ExitCode::checkpoint, "{}: is not a JSON object: {}", path, error.what());
+  }
+}
+
+// Sizes of transformers' configuration classes, for keys that a file lacks. 0: none, or it follows
+// from the others.
+struct PublishedSizes {
+  std::string_view type;
+  std::int64_t layers, hidden, heads, kv_heads, intermediate, context, vocabulary;
+};
+constexpr auto published_sizes =
+    std::to_array<PublishedSizes>({{"gpt2", 12, 768, 12, 0, 0, 1024, 50257},
+                                   {"bert", 12, 768, 12, 0, 3072, 512, 30522},
+                                   {"roberta", 12, 768, 12, 0, 3072, 512, 50265},
+                                   {"xlm-roberta", 12, 768, 12, 0, 3072, 512, 30522},
+                                   {"camembert", 12, 768, 12, 0, 3072, 512, 30522},
+                                   {"llama", 32, 4096, 32, 0, 11008, 2048, 32000},
+                                   {"mistral", 32, 4096, 32, 8, 14336, 131072, 32000},
+                                   {"qwen2", 32, 4096, 32, 32, 22016, 32768, 151936},
+                                   {"qwen3", 32, 4096, 32, 32, 22016, 32768, 151936},
+                                   {"mixtral", 32, 4096, 32, 8, 14336, 131072, 32000},
+                                   {"qwen3_moe", 24, 2048, 32, 4, 6144, 32768, 151936},
+                                   {"dots1", 62, 4608, 32, 32, 10944, 2048, 152064},
+                                   {"phi3", 32, 3072, 32, 0, 8192, 4096, 32064},
+                                   {"smollm3", 36, 2048, 16, 4, 11008, 32768, 128256},
+                                   {"olmo2", 32, 4096, 32, 0, 11008, 2048, 50304},
+                                   {"gemma3_text", 26, 2304, 8, 4, 9216, 131072, 262208},
+                                   {"gpt_oss", 36, 2880, 64, 8, 2880, 131072, 201088},
+                                   {"vit", 12, 768, 12, 0, 3072, 0, 0},
+                                   {"deit", 12, 768, 12, 0, 3072, 0, 0}});
+
+void add_published_sizes(Json& object) {
+  const Json type = object.value("model_type", Json());
+  if (type == "resnet") {
+    Json all = parse_json(R"({"embedding_size": 64, "num_channels": 3, "depths": [3, 4, 6, 3],
+                                "hidden_sizes": [256, 512, 1024, 2048]})");
+    all.update(object);
+    object = std::move(all);
+  }
+  for (const PublishedSizes& sizes : published_sizes) {
+    if (type != sizes.type) continue;
+    const bool gpt = sizes.type == "gpt2";
+    for (const auto& [key, size] :
+         {std::pair{gpt ? "n_layer" : "num_hidden_layers", sizes.layers},
+          {gpt ? "n_embd" : "hidden_size", sizes.hidden},
+          {gpt ? "n_head" : "num_attention_heads", sizes.heads},
+          {"num_key_value_heads", sizes.kv_heads},
+          {"intermediate_size", sizes.intermediate},
+          {gpt ? "n_positions" : "max_position_embeddings", sizes.context},
+          {"vocab_size", sizes.vocabulary}})
+      if (size > 0 && !object.contains(key)) object[key] = size;
   }
 }
 
@@ -65,7 +116,8 @@ std::string mask_token_beside(const std::string& directory, const Config& config
 }  // namespace
 
 ModelConfig model_of_hf_config(const std::string& path) {
-  const Json object = read(path);
+  Json object = read(path);
+  add_published_sizes(object);
   const HfKeys keys(object, path);
   const std::string type = keys.text("model_type");
   ModelConfig model;

@@ -148,7 +148,7 @@ void read_bert(const HfKeys& keys, std::string_view type, ModelConfig& config) {
            .position_offset = offset,
            .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
            .gelu = read_gelu(keys),
-           .token_types = keys.size("type_vocab_size")};
+           .token_types = keys.size_or("type_vocab_size", 2)};
   read_head(keys, model);
   model.pad_token = keys.size_or("pad_token_id", type == "bert" ? 0 : 1);
   constexpr std::int64_t published_mask = 103;

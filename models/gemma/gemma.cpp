@@ -183,11 +183,11 @@ void read_rope(const HfKeys& keys, GemmaOptions& model) {
 void read_gemma(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = gemma_name;
   auto& model = config.as<GemmaOptions>();
-  constexpr std::int64_t published_kv_heads = 4, published_head = 256, published_window = 4096;
+  constexpr std::int64_t published_head = 256, published_window = 4096;
   model = {.layers = keys.size("num_hidden_layers"),
            .hidden = keys.size("hidden_size"),
            .heads = keys.size("num_attention_heads"),
-           .kv_heads = keys.size_or("num_key_value_heads", published_kv_heads),
+           .kv_heads = keys.size_or("num_key_value_heads", 0),
            .head_size = keys.size_or("head_dim", published_head),
            .intermediate = keys.size("intermediate_size"),
            .context = keys.size("max_position_embeddings"),

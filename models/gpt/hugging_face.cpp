@@ -122,7 +122,10 @@ void read_gpt2(const HfKeys& keys, std::string_view /*type*/, ModelConfig& confi
   keys.expect("layer_norm_epsilon", 1e-5, "our layer norm");
   keys.expect("tie_word_embeddings", true, "our head");
   keys.expect("n_inner", 4 * model.hidden, "our MLP");
-  keys.ignore("embd_pdrop");
+  if (keys.number("embd_pdrop", 0.1) != model.dropout)
+    keys.refuse("embd_pdrop", fmt::format("but resid_pdrop is {}, and the dropout of models here "
+                                          "is one value; give both the same in the file",
+                                          model.dropout));
   keys.ignore("n_ctx");
 }
 

@@ -174,7 +174,11 @@ void read_rope(const HfKeys& keys, GptOssOptions& model) {
   model.rope_theta = keys.number("rope_theta", 150000);
   const char* const name =
       keys.find("rope_scaling") != nullptr ? "rope_scaling" : "rope_parameters";
-  const Json* const object = keys.find(name);
+  static const Json published = {{"rope_type", "yarn"},
+                                 {"factor", 32.0},
+                                 {"original_max_position_embeddings", 4096},
+                                 {"truncate", false}};
+  const Json* const object = keys.has(name) ? keys.find(name) : &published;
   if (object == nullptr || !object->is_object()) keys.refuse(name, "not an object");
   if (name != std::string_view("rope_parameters") && keys.find("rope_parameters") != nullptr)
     keys.refuse(name, "beside rope_parameters; remove one from the file");
@@ -197,12 +201,12 @@ void read_rope(const HfKeys& keys, GptOssOptions& model) {
 void read_gpt_oss(const HfKeys& keys, std::string_view /*type*/, ModelConfig& config) {
   config.family = gpt_oss_name;
   auto& model = config.as<GptOssOptions>();
-  constexpr std::int64_t published_kv_heads = 8, published_head = 64, published_window = 128,
-                         published_experts = 128, published_slots = 4;
+  constexpr std::int64_t published_head = 64, published_window = 128, published_experts = 128,
+                         published_slots = 4;
   model = {.layers = keys.size("num_hidden_layers"),
            .hidden = keys.size("hidden_size"),
            .heads = keys.size("num_attention_heads"),
-           .kv_heads = keys.size_or("num_key_value_heads", published_kv_heads),
+           .kv_heads = keys.size_or("num_key_value_heads", 0),
            .head_size = keys.size_or("head_dim", published_head),
            .intermediate = keys.size("intermediate_size"),
            .context = keys.size("max_position_embeddings"),
@@ -212,9 +216,10 @@ void read_gpt_oss(const HfKeys& keys, std::string_view /*type*/, ModelConfig& co
   model.experts = keys.size_or(keys.has("num_experts") ? "num_experts" : "num_local_experts",
                                published_experts);
   model.experts_per_token = keys.size_or("num_experts_per_tok", published_slots);
+  model.balance_loss = read_balance_loss(keys, model.experts_per_token, model.layers);
   keys.expect("experts_per_token", model.experts_per_token, "num_experts_per_tok");  // an old name
   model.global_every = read_global_every(keys, model.layers, /*missing=*/2);
-  keys.expect("hidden_act", "silu", "our clamped SwiGLU");
+  expect_silu(keys, "our clamped SwiGLU");
   keys.expect("swiglu_alpha", 1.702, "our clamped SwiGLU");
   keys.expect("swiglu_limit", 7.0, "our clamped SwiGLU");
   keys.expect("attention_bias", true, "our attention");

@@ -88,7 +88,7 @@ ImageSides image_sides_of(const HfKeys& keys) {
   if (size != nullptr && size->is_array() && size->size() == 2 && (*size)[0].is_number_integer() &&
       (*size)[1].is_number_integer())
     return {(*size)[0].get<std::int64_t>(), (*size)[1].get<std::int64_t>()};
-  return {keys.size("image_size"), 0};
+  return {keys.size_or("image_size", 224), 0};
 }
 
 }  // namespace trireme::hugging_face

@@ -256,7 +256,9 @@ void read_scaling(const HfKeys& keys, const HfKeys& rope, const std::string& typ
 // Before version 5 transformers had rope_theta next to rope_scaling; now both are in
 // rope_parameters.
 void read_rope(const HfKeys& keys, std::string_view kind, LlamaOptions& model) {
-  model.rope_theta = keys.number("rope_theta", kind == "smollm3" ? 2e6 : 1e4);
+  model.rope_theta = keys.number("rope_theta", kind == "smollm3"   ? 2e6
+                                               : kind == "mixtral" ? 1e6
+                                                                   : 1e4);
   keys.ignore("original_max_position_embeddings");
   const Json *const old = keys.find("rope_scaling"), *const now = keys.find("rope_parameters");
   const bool has_old = old != nullptr && !old->empty();
@@ -301,7 +303,7 @@ std::optional<std::int64_t> whole_layers(const HfKeys& keys, std::int64_t layers
 // layer_types, or those from max_window_layers on.
 std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t layers) {
   constexpr std::int64_t published_window = 4096, published_whole = 28, whole_of_dots = 62;
-  const bool by_layer = windows_by_layer(type);
+  const bool by_layer = windows_by_layer(type) && type != "qwen3_moe";  // whose key has no effect
   const bool if_given = type == "mixtral" || type == "phi3";
   const bool if_used = type.starts_with("qwen") || type == "smollm3";
   const bool has_window = type == "mistral" || type == "dots1" ||
@@ -321,6 +323,7 @@ std::int64_t window_of(const HfKeys& keys, std::string_view type, std::int64_t l
   if (type == "smollm3" && window > 0)
     keys.refuse("use_sliding_window", "which is not supported for this kind of model");
   if (if_given || if_used) keys.ignore("sliding_window");
+  if (type == "qwen3_moe") keys.ignore("max_window_layers");
   if (by_layer) {
     keys.ignore("sliding_window");
     keys.ignore("max_window_layers");
@@ -346,17 +349,21 @@ void read_layers(const HfKeys& keys, LlamaOptions& model) {
 
 void read_experts(const HfKeys& keys, std::string_view type, LlamaOptions& model) {
   if (type != "mixtral" && type != "qwen3_moe" && type != "dots1") return;
+  const bool mixtral = type == "mixtral";
   model.experts = type == "dots1"
                       ? keys.size("n_routed_experts")
-                      : keys.size(keys.has("num_experts") ? "num_experts" : "num_local_experts");
-  model.experts_per_token = keys.size("num_experts_per_tok");
+                      : keys.size_or(keys.has("num_experts") ? "num_experts" : "num_local_experts",
+                                     mixtral ? 8 : 128);
+  model.experts_per_token = type == "dots1" ? keys.size("num_experts_per_tok")
+                                            : keys.size_or("num_experts_per_tok", mixtral ? 2 : 8);
   model.router = ops::RouterScore::softmax;
-  if (type == "mixtral") {
+  if (mixtral) {
     model.router = ops::RouterScore::softmax_of_chosen;
     model.expert_intermediate = model.intermediate;
     return;
   }
-  model.expert_intermediate = keys.size("moe_intermediate_size");
+  model.expert_intermediate =
+      keys.size_or("moe_intermediate_size", type == "qwen3_moe" ? 768 : 1408);
   model.router_renormalize = keys.flag("norm_topk_prob", false);
   if (type == "qwen3_moe") return read_layers(keys, model);
   model.router = ops::RouterScore::sigmoid;
@@ -385,33 +392,31 @@ std::int64_t read_unrotated(const HfKeys& keys, std::int64_t layers) {
 void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   config.family = llama_name;
   auto& model = config.as<LlamaOptions>();
-  const bool qwen = type.starts_with("qwen");
   const bool biased = type == "llama" || type == "qwen3" || type == "smollm3" || type == "olmo2";
-  constexpr std::int64_t mistral_heads = 8, qwen_heads = 32, qwen_moe_heads = 4,
-                         qwen3_head_size = 128;
-  model = {
-      .layers = keys.size("num_hidden_layers"),
-      .hidden = keys.size("hidden_size"),
-      .heads = keys.size("num_attention_heads"),
-      .kv_heads = keys.size_or("num_key_value_heads", type == "qwen3_moe" ? qwen_moe_heads
-                                                      : qwen              ? qwen_heads
-                                                      : type == "mistral" || type == "mixtral"
-                                                          ? mistral_heads
-                                                          : 0),
-      .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
-      .intermediate = keys.size("intermediate_size"),
-      .context = keys.size("max_position_embeddings"),
-      .vocabulary = keys.size("vocab_size"),
-      .tied_head = keys.flag("tie_word_embeddings", type == "smollm3"),
-      .norm_epsilon = keys.number("rms_norm_eps", type == "phi3" || type == "olmo2" ? 1e-5 : 1e-6),
-      .qkv_bias = type == "qwen2",
-      .attention_bias = biased && keys.flag("attention_bias", false),
-      .qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1",
-      .qk_norm_whole = type == "olmo2",
-      .norm_after = type == "olmo2"};
-  keys.expect("hidden_act", "silu", "our SwiGLU");
+  constexpr std::int64_t qwen3_head_size = 128;
+  const bool coarse = type == "phi3" || type == "olmo2" || type == "mixtral";
+  model = {.layers = keys.size("num_hidden_layers"),
+           .hidden = keys.size("hidden_size"),
+           .heads = keys.size("num_attention_heads"),
+           .kv_heads = keys.size_or("num_key_value_heads", 0),
+           .head_size = keys.size_or("head_dim", type == "qwen3" ? qwen3_head_size : 0),
+           .intermediate = keys.size("intermediate_size"),
+           .context = keys.size("max_position_embeddings"),
+           .vocabulary = keys.size("vocab_size"),
+           .tied_head = keys.flag("tie_word_embeddings", type == "smollm3"),
+           .norm_epsilon = keys.number("rms_norm_eps", coarse ? 1e-5 : 1e-6),
+           .qkv_bias = type == "qwen2",
+           .attention_bias = biased && keys.flag("attention_bias", false),
+           .qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1",
+           .qk_norm_whole = type == "olmo2",
+           .norm_after = type == "olmo2"};
+  expect_silu(keys, "our SwiGLU");
   read_head(keys, model);
-  model.pad_token = keys.size_or("pad_token_id", 0);
+  if (!head_choice(model).is_language())
+    model.pad_token = keys.size_or("pad_token_id", type == "phi3"      ? 32000
+                                                   : type == "smollm3" ? 128004
+                                                   : type == "olmo2"   ? 1
+                                                                       : 0);
   if (head_choice(model).of_tokens()) model.dropout = keys.number("classifier_dropout", 0.1);
   if (type == "qwen2") keys.ignore("attention_bias");
   if (type == "smollm3") model.unrotated_every = read_unrotated(keys, model.layers);
@@ -421,6 +426,12 @@ void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) 
   }
   model.window = window_of(keys, type, model.layers);
   read_experts(keys, type, model);
+  const std::int64_t every = std::max<std::int64_t>(1, model.experts_every);
+  const auto dense = std::ranges::count_if(
+      model.dense_layers, [&](std::int64_t layer) { return (layer + 1) % every == 0; });
+  if (model.experts > 0)
+    model.balance_loss =
+        read_balance_loss(keys, model.experts_per_token, model.layers / every - dense);
   read_rope(keys, type, model);
 }
 

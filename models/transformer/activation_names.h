@@ -34,8 +34,13 @@ namespace hugging_face {
 inline constexpr auto activation_names = std::to_array<Named<ops::ActivationKind>>(
     {{ops::ActivationKind::gelu_tanh, "gelu_new"},
      {ops::ActivationKind::gelu_tanh, "gelu_pytorch_tanh"},
+     {ops::ActivationKind::gelu_tanh, "gelu_fast"},
+     {ops::ActivationKind::gelu_tanh, "gelu_accurate"},
+     {ops::ActivationKind::gelu_tanh, "gelu_python_tanh"},
      {ops::ActivationKind::gelu_exact, "gelu"},
+     {ops::ActivationKind::gelu_exact, "gelu_python"},
      {ops::ActivationKind::silu, "silu"},
+     {ops::ActivationKind::silu, "swish"},
      {ops::ActivationKind::relu2, "relu2"}});
 
 [[nodiscard]] constexpr std::string_view activation_name(ops::ActivationKind kind) {

@@ -172,6 +172,16 @@ GeluForm read_gelu(const HfKeys& keys) {
   keys.refuse("hidden_act", "supported are gelu, gelu_new and gelu_pytorch_tanh");
 }
 
+void expect_silu(const HfKeys& keys, std::string_view ours) {
+  if (keys.text("hidden_act") != "swish") keys.expect("hidden_act", "silu", ours);
+}
+
+double read_balance_loss(const HfKeys& keys, std::int64_t slots, std::int64_t routed_layers) {
+  if (routed_layers == 0 || !keys.flag("output_router_logits", false)) return 0;
+  return keys.number("router_aux_loss_coef", 0.001) * static_cast<double>(slots) /
+         static_cast<double>(routed_layers);
+}
+
 namespace {
 std::string_view layer_type(std::int64_t index, std::int64_t global_every) {
   return global_every > 0 && (index + 1) % global_every == 0 ? global_layer : local_layer;

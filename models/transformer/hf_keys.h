@@ -53,6 +53,12 @@ namespace hugging_face {
 [[nodiscard]] ops::ActivationKind read_activation(const HfKeys& keys, const char* key,
                                                   const char* missing);
 [[nodiscard]] GeluForm read_gelu(const HfKeys& keys);
+// Raises an error unless the activation (missing: silu) is SiLU, which `ours` needs.
+void expect_silu(const HfKeys& keys, std::string_view ours);
+// model.balance_loss of output_router_logits and router_aux_loss_coef: theirs takes the routed
+// layers together, and sums the loads of a token's slots.
+[[nodiscard]] double read_balance_loss(const HfKeys& keys, std::int64_t slots,
+                                       std::int64_t routed_layers);
 
 // Values of layer_types: layers with a window and without.
 inline constexpr std::string_view local_layer = "sliding_attention",

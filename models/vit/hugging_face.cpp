@@ -123,9 +123,9 @@ void read_vit(const HfKeys& keys, std::string_view type, ModelConfig& config) {
            .dropout = keys.number("hidden_dropout_prob", 0.0),
            .norm_epsilon = keys.number("layer_norm_eps", 1e-12),
            .gelu = read_gelu(keys),
-           .patch = keys.size("patch_size"),
+           .patch = keys.size_or("patch_size", 16),
            .distillation_token = type == "deit",
-           .channels = keys.size("num_channels")};
+           .channels = keys.size_or("num_channels", 3)};
   read_head(keys, model);
   const auto [height, width] = image_sides_of(keys);
   model.image_size = height;

@@ -96,6 +96,33 @@ KINDS = {
 }
 
 
+BERT_LIKE = BERT | {"pad_token_id": [REMOVED]}
+EXPERTS = LLAMA | {"num_local_experts": [REMOVED], "num_experts_per_tok": [1, REMOVED], "moe_intermediate_size": [48], "output_router_logits": [True],
+                   "norm_topk_prob": [True, False, REMOVED], "decoder_sparse_step": [2, REMOVED], "mlp_only_layers": [[1], REMOVED]}
+KINDS |= {
+    "roberta": (TEXT | {"max_position_embeddings": CONTEXT + 2}, BERT_LIKE),
+    "mixtral": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 8}, EXPERTS),
+    "qwen3_moe": (TEXT | {"num_key_value_heads": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                          "use_sliding_window": True, "sliding_window": 5}, EXPERTS),
+    "phi3": (TEXT | {"num_key_value_heads": 2, "pad_token_id": 3}, LLAMA | {"embd_pdrop": [0.1], "resid_pdrop": [0.1]}),
+    "smollm3": (TEXT | {"num_attention_heads": 8, "num_key_value_heads": 4, "pad_token_id": 3}, LLAMA | {"no_rope_layer_interval": [2, REMOVED]}),
+    "olmo2": (TEXT | {"num_key_value_heads": 2}, LLAMA),
+}
+
+
+def with_default(kind, draw):
+    """Sizes of which one is that of the configuration class, and its key; without those that make large models."""
+    sizes, _ = KINDS[kind]
+    own = type(transformers.AutoConfig.for_model(kind))
+    known = {key: getattr(own, key, None) for key in sizes}
+    small = {"max_position_embeddings": 200000, "n_positions": 2000, "hidden_size": 800, "n_embd": 800, "num_hidden_layers": 12, "n_layer": 12, "intermediate_size": 25000, "vocab_size": 300000}
+    able = [key for key, value in sorted(known.items()) if isinstance(value, int) and value < small.get(key, 65) and key != "num_labels"]
+    if not able:
+        return sizes, None
+    key = draw.choice(able)
+    return sizes | {key: known[key]}, key
+
+
 def inputs_of(kind, draw):
     if kind in ("vit", "resnet"):
         side = 16 if kind == "vit" else 224
@@ -103,9 +130,8 @@ def inputs_of(kind, draw):
     return {"input_ids": torch.tensor([[draw.randrange(40) for _ in range(CONTEXT)] for _ in range(2)])}
 
 
-def save(kind, place):
+def save(kind, place, sizes):
     """A model in which every parameter affects the output."""
-    sizes, _ = KINDS[kind]
     config = transformers.AutoConfig.for_model(kind, **sizes)
     model = class_of(config).from_config(config)
     with torch.no_grad():
@@ -151,9 +177,12 @@ def named(message, changed):
 
 def run_case(trireme, kind, place, draw):
     """The result: refused, equal, or skipped; ends the check on an error."""
-    save(kind, place)
+    sizes, missing = with_default(kind, draw) if draw.random() < 0.3 else (KINDS[kind][0], None)
+    save(kind, place, sizes)
     config = json.loads((place / "config.json").read_text())
-    changed = change(config, KINDS[kind][1], draw)
+    changed = [missing] if missing else change(config, KINDS[kind][1], draw)
+    if missing:
+        del config[missing if missing in config else "num_local_experts"]
     (place / "config.json").write_text(json.dumps(config, indent=2))
     inputs = inputs_of(kind, draw)
     logits = logits_of(kind, place, inputs)

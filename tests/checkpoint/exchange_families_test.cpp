@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Relatives of Llama, BERT and ViT in Hugging Face's form: their kinds, their tensors, and back.
+#include <array>
+
 #include "launch/exchange/hf_config.h"
 #include "models/llama/llama.h"
 #include "runtime/checkpoint/files/safetensors.h"
@@ -146,6 +148,84 @@ TEST_F(FamilyExchange, ReadsWhichLayersOfASmolLm3Rotate) {
   EXPECT_EQ(with(""), 4);
   expect_error(
       ExitCode::config, [&] { (void)with("\"no_rope_layers\": [0, 1],"); }, "every N-th layer");
+}
+
+// As the configuration classes of transformers 5.24.
+TEST_F(FamilyExchange, MissingKeysHaveTheLibrarysDefaults) {
+  const std::string path = directory_.file("config.json");
+  const auto read = [&](const std::string& keys) {
+    test::write_text(path, "{\"model_type\": " + keys + "}");
+    return model_of_hf_config(path);
+  };
+  const auto value = [&](const std::string& keys, const std::string& key) {
+    Config config = default_config();
+    config.model = read(keys);
+    for (const auto& [name, text] : values_by_key(config))
+      if (name == "model." + key) return text;
+    return std::string("no such key");
+  };
+  const std::vector<std::array<std::string, 3>> expected{
+      {"\"llama\"", "hidden", "4096"},
+      {"\"mixtral\"", "norm_epsilon", "1e-05"},
+      {"\"mixtral\"", "rope_theta", "1000000"},
+      {"\"mixtral\"", "kv_heads", "8"},
+      {"\"mixtral\"", "experts", "8"},
+      {"\"mixtral\"", "experts_per_token", "2"},
+      {"\"smollm3\"", "kv_heads", "4"},
+      {"\"dots1\", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"sliding_window\": null",
+       "kv_heads", "32"},
+      {"\"qwen3_moe\"", "experts", "128"},
+      {"\"qwen3_moe\"", "expert_intermediate", "768"},
+      {"\"gpt_oss\"", "rope_factor", "32"},
+      {"\"gemma3_text\"", "kv_heads", "4"},
+      {"\"phi3\"", "vocabulary", "32064"},
+      {"\"bert\"", "context", "512"},
+      {"\"roberta\"", "token_types", "2"},
+      {"\"gpt2\"", "layers", "12"},
+      {"\"vit\"", "image_size", "224"},
+      {"\"vit\"", "patch", "16"},
+      {"\"resnet\"", "stages", "[3, 4, 6, 3]"},
+      // Its window is that of all layers, whatever max_window_layers says.
+      {"\"qwen3_moe\", \"use_sliding_window\": true, \"sliding_window\": 5", "window", "5"},
+      {"\"qwen3_moe\", \"use_sliding_window\": true, \"sliding_window\": 5, \"max_window_layers\": "
+       "24",
+       "window", "5"},
+      {"\"mixtral\", \"output_router_logits\": true, \"router_aux_loss_coef\": 0.32",
+       "balance_loss", "0.02"},
+      {"\"mixtral\", \"router_aux_loss_coef\": 0.32", "balance_loss", "0"},
+      {"\"llama\", \"hidden_act\": \"swish\"", "hidden", "4096"}};
+  for (const auto& [keys, key, wanted] : expected)
+    EXPECT_EQ(value(keys, key), wanted) << keys << " " << key;
+  expect_error(
+      ExitCode::config, [&] { read("\"gpt2\", \"embd_pdrop\": 0.2"); }, "embd_pdrop is 0.2");
+}
+
+TEST_F(FamilyExchange, ADirectoryKeepsItsTokenizerAndWhatModelsHereLack) {
+  use("context: 6, vocabulary: 50, family: bert, mask_token: 7");
+  export_ours();
+  std::string config = test::read_text(theirs_ + "/config.json");
+  const std::string dropout = "\"attention_probs_dropout_prob\": ";
+  config.replace(config.find(dropout), dropout.size() + 3, dropout + "0.25");
+  test::write_text(theirs_ + "/config.json", config);
+  for (const char* const name : {"vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+    test::write_text(theirs_ + "/" + name, name);
+  const std::string imported = directory_.file("run"), again = directory_.file("again");
+  run({"import", theirs_, "--out", imported});
+  run({"export", imported, "--out", again});
+  for (const char* const name : {"vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+    EXPECT_EQ(test::read_text(again + "/" + name), name);
+  EXPECT_NE(test::read_text(again + "/config.json").find(dropout + "0.25"), std::string::npos);
+
+  for (const char* const broken : {"{\"eos_token_id\": 2", "{\"eos_token_id\": \"</s>\"}",
+                                   "{\"eos_token_id\": [2, -1]}", "{\"eos_token_id\": 2.5}"}) {
+    test::write_text(theirs_ + "/generation_config.json", broken);
+    expect_error(
+        ExitCode::config,
+        [&] {
+          run({"import", theirs_, "--out", imported, "--force"});
+        },
+        "generation_config.json");
+  }
 }
 
 }  // namespace

@@ -106,7 +106,9 @@ TEST(GptOssExchange, RefusesOtherFunctionsByName) {
   refused("/rope_scaling/beta_fast", 16.0, "rope_scaling.beta_fast is 16.0");
   refused("/rope_scaling/rope_type", "linear", "rope_scaling.rope_type");
   refused("/rope_scaling/attention_factor", 1.0, "rope_scaling.attention_factor is 1.0");
-  refused("/rope_scaling", nullptr, "rope_parameters is missing");
+  Json object = parse_json(published);
+  object["rope_scaling"] = nullptr;
+  EXPECT_EQ(read(object).rope_factor, 32);
   refused("/rope_parameters", Json::object(), "rope_scaling is {");
 }
 
