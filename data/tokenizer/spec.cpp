@@ -86,9 +86,20 @@ class SpecReader {
     const auto found = of.find(key);
     return found == of.end() ? json() : *found;
   }
-  [[nodiscard]] static bool is_set(const json& of, const char* key) {
+  [[nodiscard]] bool is_set(const json& of, const char* key) const {
     const json value = part(of, key);
+    if (!value.is_null() && !value.is_boolean()) refuse(key, value.dump(), "true and false");
     return value.is_boolean() && value.get<bool>();
+  }
+  // JSON's own conversions take true, 3.7 and -1 for whole numbers too.
+  [[nodiscard]] std::uint64_t whole(const json& value, std::string_view what) const {
+    if (!value.is_number_unsigned()) refuse(what, value.dump(), "0, 1, 2 ...");
+    return value.get<std::uint64_t>();
+  }
+  [[nodiscard]] const json& typed(const json& value, json::value_t type,
+                                  std::string_view what) const {
+    if (value.type() != type) refuse(what, value.type_name(), json(type).type_name());
+    return value;
   }
 
   [[nodiscard]] static bool names_byte_level(const json& splitter) {
@@ -107,8 +118,9 @@ class SpecReader {
     spec_.model = type == "WordPiece" ? TokenModel::word_pieces : TokenModel::unigram;
     if (type == "WordPiece") {
       spec_.continuing = model.at("continuing_subword_prefix").get<std::string>();
-      spec_.longest_word = model.at("max_input_chars_per_word").get<std::size_t>();
-      read_words(model.at("vocab"));
+      spec_.longest_word =
+          whole(model.at("max_input_chars_per_word"), "model.max_input_chars_per_word");
+      read_words(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
       read_unknown(model.at("unk_token"));
     } else {
       read_scores(model);
@@ -117,7 +129,7 @@ class SpecReader {
 
   void read_pairs(const json& model, bool bytes) {
     const json dropout = part(model, "dropout");
-    if (!dropout.is_null() && dropout.get<double>() != 0)
+    if (!dropout.is_null() && (!dropout.is_number() || dropout.get<double>() != 0))
       refuse("model.dropout", dropout.dump(), "null or 0");
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const json value = part(model, key);
@@ -126,22 +138,22 @@ class SpecReader {
     }
     spec_.whole_words = is_set(model, "ignore_merges");
     if (bytes) {
-      read_vocabulary(model.at("vocab"));
+      read_vocabulary(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
     } else {
       spec_.model = TokenModel::character_pairs;
-      read_words(model.at("vocab"));
+      read_words(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
       spec_.fuse_unknown = is_set(model, "fuse_unk");
       read_byte_fallback(model);
       if (!spec_.byte_fallback) read_unknown(part(model, "unk_token"));
     }
-    read_merges(model.at("merges"));
+    read_merges(typed(model.at("merges"), json::value_t::array, "model.merges"));
   }
 
   void read_words(const json& vocabulary) {
     last_id_ = spread_of_ids * vocabulary.size() + spare_ids;
     model_tokens_ = vocabulary.size();
     for (const auto& [token, value] : vocabulary.items()) {
-      const auto id = value.get<std::uint64_t>();
+      const std::uint64_t id = whole(value, "an id of model.vocab");
       if (token.empty()) continue;
       place(id, token, true);
       ids_.emplace(token, static_cast<std::uint32_t>(id));
@@ -149,7 +161,7 @@ class SpecReader {
   }
 
   void read_scores(const json& model) {
-    const json& vocabulary = model.at("vocab");
+    const json& vocabulary = typed(model.at("vocab"), json::value_t::array, "model.vocab");
     model_tokens_ = vocabulary.size();
     last_id_ = spread_of_ids * model_tokens_ + spare_ids;
     for (const json& entry : vocabulary) {
@@ -201,7 +213,7 @@ class SpecReader {
     last_id_ = spread_of_ids * vocabulary.size() + spare_ids;
     for (const auto& [token, value] : vocabulary.items()) {
       if (token.empty()) continue;  // some have an empty token, which nothing produces
-      const auto id = value.get<std::uint64_t>();
+      const std::uint64_t id = whole(value, "an id of model.vocab");
       ids_.emplace(token, static_cast<std::uint32_t>(id));
       auto bytes = bytes_of_letters(token);
       if (bytes && bytes->size() == 1) {
@@ -243,7 +255,8 @@ class SpecReader {
         left = both.substr(0, space);
         right = both.substr(space + 1);
       } else {
-        if (merge.size() != 2) damaged("model.merges has a list that is not a pair");
+        if (!merge.is_array() || merge.size() != 2)
+          damaged("model.merges has a list that is not a pair");
         left = merge.at(0).get<std::string>();
         right = merge.at(1).get<std::string>();
       }
@@ -254,13 +267,14 @@ class SpecReader {
   void read_added() {
     const json tokens = part(root_, "added_tokens");
     std::uint32_t last = 0;
+    if (!tokens.is_null()) static_cast<void>(typed(tokens, json::value_t::array, "added_tokens"));
     for (const json& it : tokens) {
       AddedToken token{.text = it.at("content").get<std::string>(),
                        .single_word = is_set(it, "single_word"),
                        .strip_left = is_set(it, "lstrip"),
                        .strip_right = is_set(it, "rstrip"),
                        .normalized = is_set(it, "normalized")};
-      const auto id = it.at("id").get<std::uint64_t>();
+      const std::uint64_t id = whole(it.at("id"), "an id of added_tokens");
       if (token.text.empty()) damaged("added_tokens has an empty token");
       const auto known = ids_.find(token.text);
       // Counted as in the tokenizers library.

@@ -313,11 +313,56 @@ def check_style(style, make, arguments, documents, texts, directory):
     compare(name, "JSON lines", stored(out)[0], numpy.concatenate(theirs[1:2000]), tokenizer.id_to_token)
 
 
+def changed_files(data, source, count):
+    """Copies of a tokenizer.json with one value that is missing or of another type, and the place of each."""
+    def places(value, path):
+        inner = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+        for key, item in inner if len(inner) < 40 else inner[:3]:
+            yield (*path, key)
+            yield from places(item, (*path, key))
+
+    every = list(places(data, ()))
+    for path in [source.choice(every) for _ in range(count)]:
+        copy = json.loads(json.dumps(data))
+        parent = copy
+        for key in path[:-1]:
+            parent = parent[key]
+        value = source.choice(["-", None, True, False, -1, 3.7, 10 ** 12, "", "x", "1", [], ["x"], {}, {"x": 1}])
+        if value == "-":
+            del parent[path[-1]]
+        else:
+            parent[path[-1]] = value
+        yield f"{'.'.join(map(str, path))} = {value!r}", copy
+
+
+def check_fields(style, make, arguments, texts, directory):
+    """A file with a wrong field is refused, or read as the library reads it."""
+    path, changed = os.path.join(directory, f"{style[0]}.json"), os.path.join(directory, "changed.json")
+    make(style, texts, path)
+    data, out, text = os.path.join(directory, "text"), os.path.join(directory, "out"), "The word caf\u00e9 x tail  1234 can't\n<mask> [E] don't"
+    pathlib.Path(data).write_text(text)
+    source, read = random.Random(style[0]), 0
+    for what, copy in changed_files(json.loads(pathlib.Path(path).read_text()), source, arguments.fields):
+        pathlib.Path(changed).write_text(json.dumps(copy))
+        command = [arguments.trireme, "data", "pack-text", data, "--out", out, "--tokenizer", changed, "--quiet", "--force"]
+        if run(command, codes=(0, 2, 3)).returncode != 0:
+            continue
+        read += 1
+        try:
+            theirs = Tokenizer.from_file(changed).encode(text, add_special_tokens=False).ids
+        except Exception as error:  # noqa: BLE001  of whatever kind
+            sys.exit(f"{style[0]}: {what} is read, but the library refuses it: {error}")
+        if stored(out)[0].tolist() != theirs:
+            sys.exit(f"{style[0]}: {what} is read otherwise than by the library:\n{stored(out)[0].tolist()}\n{theirs}")
+    print(f"{style[0]}: of {arguments.fields} files with a wrong field {read} are read, as by the library")
+
+
 def main():
     parser = parser_of(__doc__)
     parser.add_argument("--megabytes", type=int, default=6, help="of text in documents")
     parser.add_argument("--whole", type=int, default=3, help="megabytes of one document")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--fields", type=int, default=0, help="instead: so many files of each style with a wrong field")
     parser.add_argument("--styles", default="", help="only these, separated by commas")
     arguments = parser.parse_args()
     os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
@@ -326,7 +371,11 @@ def main():
     documents = mixed_text(arguments.megabytes * 1_000_000, texts)
     with tempfile.TemporaryDirectory() as directory:
         for style, make in [(it, make_tokenizer) for it in styles()] + [(it, make_word_tokenizer) for it in word_styles()]:
-            if not arguments.styles or style[0] in arguments.styles.split(","):
+            if arguments.styles and style[0] not in arguments.styles.split(","):
+                continue
+            if arguments.fields:
+                check_fields(style, make, arguments, texts[:300], directory)
+            else:
                 check_style(style, make, arguments, documents, texts[:300], directory)
 
 

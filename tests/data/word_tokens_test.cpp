@@ -184,6 +184,21 @@ TEST_F(WordTokensFile, NamesPartsThatAreNotSupported) {
   parts = {.model = R"({"type":"WordPiece","unk_token":"none","continuing_subword_prefix":"##",
                         "max_input_chars_per_word":8,"vocab":{"a":0}})"};
   expect_refused(parts, "unk_token");
+  // JSON's conversions would take these for whole numbers.
+  for (const char* const wrong : {"true", "3.7", "-1", "\"8\""}) {
+    parts = {.model = fmt::format(
+                 R"({{"type":"WordPiece","unk_token":"a","continuing_subword_prefix":"##",
+                                     "max_input_chars_per_word":{},"vocab":{{"a":0}}}})",
+                 wrong)};
+    expect_refused(parts, "max_input_chars_per_word");
+    parts = {.model = fmt::format(
+                 R"({{"type":"BPE","unk_token":"a","vocab":{{"a":{}}},"merges":[]}})", wrong)};
+    expect_refused(parts, "model.vocab");
+  }
+  parts = {.model = R"({"type":"BPE","unk_token":"a","vocab":{"a":0},"merges":null})"};
+  expect_refused(parts, "model.merges");
+  parts = {.model = R"({"type":"BPE","unk_token":"a","fuse_unk":1,"vocab":{"a":0},"merges":[]})"};
+  expect_refused(parts, "fuse_unk");
 }
 
 }  // namespace
