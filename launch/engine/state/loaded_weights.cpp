@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/files/safetensors.h"
 #include "runtime/checkpoint/restore/restore.h"
 #include "runtime/comm/same_on_all_ranks.h"
+#include "runtime/config/param_rules.h"
 #include "runtime/telemetry/environment.h"
 
 namespace trireme {
@@ -85,6 +86,15 @@ void require_same_meaning(const Config& config, bool speaks, const Dataset& data
   const std::string file = config_of_weights(config.train.initial_weights);
   if (file.empty()) return;
   const ModelConfig theirs = load_config(file, {}).model;
+  const std::int64_t added = traits_of(config.model).vocabulary - traits_of(theirs).vocabulary;
+  if (speaks && added > 0 &&
+      param_rules(config).freezes("embedding.token.weight", config.lora.rank > 0))
+    log::get("train").warn(
+        "model.vocabulary: the rows of {} added tokens keep the mean of the others, as they are "
+        "frozen; train the table by {}",
+        added,
+        config.lora.rank > 0 ? "lora.modules_to_save: [embedding.token.weight]"
+                             : "leaving it out of train.freeze");
   for (const FunctionDifference& found : function_differences(config.model, theirs)) {
     if (may_differ(found, config, theirs)) continue;
     const std::string both =
