@@ -48,6 +48,7 @@ BatchMemory::BatchMemory(Device& of, const SampleLayout& sample, std::int64_t ro
   const std::size_t ids = place(batch.sample_ids, DType::i64, Shape{rows});
   const std::size_t epochs = place(batch.epochs, DType::i64, Shape{rows});
   buffer = Buffer(of, layout.peak_bytes(), kind);
+  batch.padded = sample.documents && !sample.predicts_next;
   batch.inputs.data = buffer.data() + inputs;
   batch.targets.data = buffer.data() + targets;
   if (sample.weighted) batch.weights.data = buffer.data() + weights;

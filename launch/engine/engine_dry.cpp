@@ -25,8 +25,9 @@ struct DryMemory {
     if (config.data.has_validation())
       loaders.emplace_back(device, samples, rows, loader_options(config.data));
     loaders.emplace_back(device, samples, rows, training_loader_options(session));
-    if (config.device.graphs != GraphMode::step || session.pipeline.stages > 1) return;
-    // If steps are recorded, batches stay in place (train/step/static_batches.h).
+    const bool recorded = config.device.graphs == GraphMode::step && session.pipeline.stages == 1;
+    if (!recorded && !session.model->token_losses()) return;
+    // Batches stay in place (train/step/step_batches.h).
     const MemoryScope scope(MemoryRole::staging);
     for (int i = 0; i < session.pipeline.micro_batches; ++i)
       static_batches.emplace_back(device, samples, rows, MemoryKind::device);

@@ -6,11 +6,9 @@ namespace trireme {
 Router::Router(Blueprint& blueprint, const ExpertOptions& options, const RowSplit& rows, Init init)
     : options_(options.router),
       balance_{.sequence = static_cast<float>(options.sequence_balance_loss),
-               .batch = static_cast<float>(options.balance_loss),
-               .slots = options.router.slots},
+               .batch = static_cast<float>(options.balance_loss)},
       z_loss_(static_cast<float>(options.z_loss)),
       sequences_(rows.whole()[0]),
-      length_(rows.whole()[1]),
       rows_(rows.rows()),
       hidden_(rows.whole()[2]),
       split_backward_(blueprint.options().split_backward) {
@@ -19,8 +17,11 @@ Router::Router(Blueprint& blueprint, const ExpertOptions& options, const RowSpli
   weight_ = blueprint.parameter(
       {.name = "weight", .shape = {options.count, hidden_}, .init = init, .decay = true});
   if (options.router_bias) bias_ = blueprint.parameter({.name = "bias", .shape = experts});
-  load_ = blueprint.parameter(
-      {.name = "load", .shape = experts, .kind = ParamKind::statistic, .statistic_decay = 0});
+  load_ = blueprint.parameter({.name = "load",
+                               .shape = experts,
+                               .kind = ParamKind::statistic,
+                               .statistic_decay = 0,
+                               .slots = options.router.slots});
   if (options.choice_bias()) {
     bias_of_choice_ =
         blueprint.parameter({.name = "balance",
@@ -33,6 +34,7 @@ Router::Router(Blueprint& blueprint, const ExpertOptions& options, const RowSpli
   slots_ = blueprint.keep({rows_, options_.slots}, DType::i32);
   weights_ = blueprint.keep({rows_, options_.slots}, DType::f32);
   if (!blueprint.options().training) return;
+  if (balance_.sequence > 0 || balance_.batch > 0 || z_loss_ > 0) blueprint.token_losses = true;
   counts_ = blueprint.keep({sequences_, options.count}, DType::i32);
   pull_ = blueprint.scratch({sequences_, options.count}, DType::f32);
   dlogits_ = split_backward_ ? blueprint.keep({rows_, options.count}, DType::f32)
@@ -51,7 +53,9 @@ void Router::forward(const Context& context, const Tensor& normed) const {
   ops::route(context.stream, slots, context(weights_), logits, choice_bias(context), options_);
   if (!context.training) return;
   const Tensor counts = context(counts_);
-  ops::expert_counts(context.stream, counts, slots);
+  ops::expert_counts(
+      context.stream, counts, slots,
+      context.batch.padded ? context.batch.document_starts.as<std::int32_t>() : nullptr);
   if (context.recomputing) return;  // already collected
   for (const ParamId id : {load_, bias_of_choice_})
     if (id.index >= 0) ops::add_counts(context.stream, params.gradient(id), counts);
@@ -60,7 +64,7 @@ void Router::forward(const Context& context, const Tensor& normed) const {
 Tensor Router::balance_pull(const Context& context) const {
   if (balance_.sequence == 0 && balance_.batch == 0) return {};
   const Tensor pull = context(pull_);
-  ops::balance_pull(context.stream, pull, context(counts_), context.params.compute(load_), length_,
+  ops::balance_pull(context.stream, pull, context(counts_), context.params.compute(load_),
                     balance_);
   return pull;
 }
@@ -70,7 +74,12 @@ void Router::backward(const Context& context, const Tensor& dnormed, std::int64_
   const Tensor dlogits = context(dlogits_), logits = context(logits_);
   ops::route_backward(
       context.stream, dlogits, dweights, context(slots_), logits, balance_pull(context), options_,
-      {.z = z_loss_, .scale = context.loss.gradient_scale, .loss_scale = context.loss.loss_scale});
+      {.z = z_loss_,
+       .scale = context.loss.gradient_scale,
+       .loss_scale = context.loss.loss_scale,
+       .totals = context.token_totals,
+       .starts =
+           context.batch.padded ? context.batch.document_starts.as<std::int32_t>() : nullptr});
   const std::int64_t experts = dlogits.shape[1], rows = dnormed.shape.rows();
   ops::router_backward_input(
       context.stream, dnormed,

@@ -40,7 +40,7 @@ class Router {
   ops::RouterOptions options_;
   ops::BalanceLoss balance_;
   float z_loss_;
-  std::int64_t sequences_, length_, rows_, hidden_;
+  std::int64_t sequences_, rows_, hidden_;
   bool split_backward_;
   ParamId weight_, bias_, load_, bias_of_choice_;
   Activation logits_, slots_, weights_;  // (N, E) f32, (N, k) i32, (N, k) f32

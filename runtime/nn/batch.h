@@ -30,6 +30,7 @@ struct Batch {
   // begins and the last ends; those that are left over begin and end at B * T. N is the same in all
   // batches of a source; one that has more documents has the shape alone.
   Tensor document_bounds{};
+  bool padded = false;  // each row is one document and padding, whose document_starts are above 0
 };
 
 // The source of micro-batches for training and evaluation.

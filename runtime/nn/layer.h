@@ -184,6 +184,7 @@ class Blueprint {
   // What samples that are cut in space make ranks send, for plans.
   [[nodiscard]] SampleTraffic& traffic() { return traffic_; }
   [[nodiscard]] const SampleTraffic& traffic() const { return traffic_; }
+  bool token_losses = false;  // a layer has losses that are means over tokens
   // A skip of this layer, which writes it in forward and reads its gradient in backward.
   SkipId offer(std::string name, const Shape& shape);
   // A skip that an earlier layer offered: this one reads it in forward and writes its gradient in
@@ -305,6 +306,9 @@ struct Context {
   bool training = false;          // dropout, augmentation, batch statistics; else evaluation
   float statistic_weight = 1.0F;  // 1 / micro-batches in the global batch
   LossOptions loss{};
+  // Losses that are means over tokens have another divisor than `loss`: the counted targets and
+  // tokens of the step, (2) on the device; null: equal.
+  const double* token_totals = nullptr;
   GradientSink* gradients = nullptr;  // null: no receiver of single gradients
   // Values derived from weights may be out of date: forward recomputes them.
   bool weights_changed = true;

@@ -69,6 +69,7 @@ void Model::build_chunks(Blueprint& blueprint, const Chain& chain,
     build(blueprint, chain, chunks[i], i < inputs.size() ? inputs[i] : Handover{});
   own_scratch_ = blueprint.scratch_layout().peak_bytes();
   split_backward_ = blueprint.options().split_backward;
+  token_losses_ = blueprint.token_losses;
   if (blueprint.options().training) place_regions(blueprint);
   poisoned_ = environment_number("TRIREME_POISON_ACTIVATIONS", 0, 1).value_or(0) == 1;
   plan_cuts(blueprint.micro_batch());

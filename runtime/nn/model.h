@@ -146,6 +146,7 @@ class Model {
   // Raises an error if this rank does not hold the head.
   [[nodiscard]] const HeadInfo& head() const;
   [[nodiscard]] bool has_head() const { return head_ != nullptr; }
+  [[nodiscard]] bool token_losses() const { return token_losses_; }  // Blueprint::token_losses
   [[nodiscard]] int chunk_count() const { return static_cast<int>(chunks_.size()); }
   [[nodiscard]] int slots(int chunk) const { return at(chunk).slots; }
   // The layers of a chunk, numbered as in the store and the hook.
@@ -249,7 +250,7 @@ class Model {
   std::size_t own_scratch_ = 0;    // of the layers; the gradients between them follow it
   std::vector<SkipPlace> skips_;   // by id, over all chunks
   Layout skip_scratch_;            // gradients of skips inside a chunk, of all chunks
-  bool poisoned_ = false, split_backward_ = false;
+  bool poisoned_ = false, split_backward_ = false, token_losses_ = false;
   Activation losses_{}, correct_{};
 };
 

@@ -101,6 +101,7 @@ struct ParamSpec {
   // A statistic that steers experts' load instead: by this much per step towards the experts whose
   // collected counts are below their mean (ops/experts/router.h).
   float balance_rate = 0;
+  std::int64_t slots = 1;  // of a count of experts' tokens: how often it has each token
   // Shares of the learning rate, and with it of the decay, and of the decay alone (ParamRules).
   float rate = 1, decay_share = 1;
   bool adapter = false;  // a low-rank factor of a frozen matrix

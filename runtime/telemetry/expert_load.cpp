@@ -7,21 +7,22 @@
 
 namespace trireme {
 
-ExpertLoad load_of(std::string layer, std::span<const float> counts) {
-  ExpertLoad load{.layer = std::move(layer), .experts = std::ssize(counts)};
-  double most = 0;
+ExpertLoad load_of(std::string layer, std::span<const float> counts, std::int64_t slots) {
+  ExpertLoad load{.layer = std::move(layer), .experts = std::ssize(counts), .slots = slots};
+  double most = 0, all = 0;
   for (const float count : counts) {
-    load.tokens += static_cast<double>(count);
+    all += static_cast<double>(count);
     most = std::max(most, static_cast<double>(count));
     load.dead += count == 0 ? 1 : 0;
   }
-  if (load.tokens <= 0) return load;  // no step yet
+  load.tokens = all / static_cast<double>(slots);
+  if (all <= 0) return load;  // no step yet
   const auto experts = static_cast<double>(load.experts);
-  load.max_over_mean = most * experts / load.tokens;
+  load.max_over_mean = most * experts / all;
   if (load.experts < 2) return load;
   double sum = 0;
   for (const float count : counts) {
-    const double share = static_cast<double>(count) / load.tokens;
+    const double share = static_cast<double>(count) / all;
     if (share > 0) sum -= share * std::log(share);
   }
   load.entropy = sum / std::log(experts);

@@ -89,6 +89,9 @@ void check_context_ramp(const Subject& subject) {
   if (config.device.graphs == GraphMode::step)
     refuse(subject, key,
            "with device.graphs: step, whose steps must all be the same; use layer or off");
+  if (!subject.limits.whole_sequences.empty())
+    refuse(subject, key, "with {}, which balances whole rows; use model.balance_loss, or no ramp",
+           subject.limits.whole_sequences);
   std::string problem;
   const auto points = ramp_points(config.train.context_ramp, problem, "tokens");
   if (!problem.empty()) refuse(subject, key, "{}", problem);

@@ -111,7 +111,8 @@ void route(Stream& stream, const Tensor& slots, const Tensor& weights, const Ten
                    logits, choice_bias, options);
 }
 
-void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots) {
+void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots,
+                   const std::int32_t* starts) {
   constexpr std::string_view op = "expert_counts";
   const Operands check(op);
   check.present("slots", slots);
@@ -122,7 +123,7 @@ void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots) {
   check.rank("counts", counts, 2);
   TRIREME_EXPECTS(counts.shape[1] <= most_experts, "{}: {} experts, of {} at most", op,
                   counts.shape[1], most_experts);
-  TRIREME_DISPATCH(stream, expert_counts, reads(slots).writes(counts), counts, slots);
+  TRIREME_DISPATCH(stream, expert_counts, reads(slots).writes(counts), counts, slots, starts);
 }
 
 void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts) {
@@ -135,7 +136,7 @@ void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts) {
 }
 
 void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, const Tensor& load,
-                  std::int64_t tokens, const BalanceLoss& loss) {
+                  const BalanceLoss& loss) {
   constexpr std::string_view op = "balance_pull";
   const Operands check(op);
   check.present("counts", counts);
@@ -143,13 +144,11 @@ void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, cons
   check.rank("counts", counts, 2);
   check.is("pull", pull, DType::f32, counts.shape);
   check.disjoint("pull", pull, "counts", counts);
-  TRIREME_EXPECTS(tokens >= 1 && loss.slots >= 1, "{}: {} tokens per run with {} slots", op, tokens,
-                  loss.slots);
   TRIREME_EXPECTS(!load.empty() || loss.batch == 0,
                   "{}: the loss over a batch (coefficient {}) needs its load", op, loss.batch);
   if (!load.empty()) check.is("load", load, DType::f32, Shape{counts.shape[1]});
   TRIREME_DISPATCH(stream, balance_pull, reads(counts, load).writes(pull), pull, counts, load,
-                   tokens, loss);
+                   loss);
 }
 
 void route_backward(Stream& stream, const Tensor& dlogits, const Tensor& dweights,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "runtime/base/host_device.h"
 #include "runtime/device/device.h"
 
 namespace trireme::ops {
@@ -50,29 +51,43 @@ void route(Stream& stream, const Tensor& slots, const Tensor& weights, const Ten
            const Tensor& choice_bias, const RouterOptions& options);
 
 // counts(S, E) i32: how many slots chose each expert, of the tokens [s N / S, (s + 1) N / S) for s
-// < S.
-void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots);
+// < S. `starts` (N) on the device, if present, is above 0 for padding, which counts nowhere.
+void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots,
+                   const std::int32_t* starts = nullptr);
 // sums(E) f32 += counts over the runs; exact below 2^24.
 void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts);
 
 struct BalanceLoss {
   float sequence = 0;  // coefficient of the loss per sequence
   float batch = 0;     // of that over a global batch's load
-  std::int64_t slots = 1;
 };
 // pull(S, E) = d(loss) / d(p of a token) times the tokens of a global batch, for the losses
-//   sequence * mean over sequences s of sum_e E / (k T) counts[s][e] * mean over its T tokens of p
+//   sequence * mean over tokens, each of a sequence s, of sum_e E counts[s][e] p / (sum of
+//   counts[s])
 //   batch * sum_e E load[e] / (sum of load) * mean over all tokens of p
 // (Fedus et al., Switch Transformer, 2021; DeepSeek-V3, eq. 17 to 20), where p is a token's score
-// of e divided by the sum of its scores. counts(S, E) i32, `tokens` T per run; load(E) f32 (all 0:
-// taken as even) may be absent if batch is 0.
+// of e divided by the sum of its scores. counts(S, E) i32; load(E) f32 (all 0: taken as even) may
+// be absent if batch is 0.
 void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, const Tensor& load,
-                  std::int64_t tokens, const BalanceLoss& loss);
+                  const BalanceLoss& loss);
 
 struct RouterLoss {
   float z = 0;      // coefficient of mean over tokens of logsumexp(logits)^2 (ST-MoE, 2022)
   float scale = 1;  // of both losses' gradients: 1 / (tokens of the global batch)
   const float* loss_scale = nullptr;  // one value on the device, multiplies them too
+  // (2) on the device: the counted targets by which clip_scale divides, and the tokens by which it
+  // should.
+  const double* totals = nullptr;
+  const std::int32_t* starts = nullptr;  // as in expert_counts: padding has no loss
+
+  [[nodiscard]] TRIREME_HOST_DEVICE float factor() const {
+    const float all = scale * (loss_scale == nullptr ? 1.0F : *loss_scale);
+    if (totals == nullptr) return all;
+    return all * static_cast<float>((totals[0] > 1.0 ? totals[0] : 1.0) / totals[1]);
+  }
+  [[nodiscard]] TRIREME_HOST_DEVICE bool counts(std::int64_t token) const {
+    return starts == nullptr || starts[token] == 0;
+  }
 };
 // dlogits(N, E), overwritten: from dweights(N, k), the gradient of the weights; of the balance
 // losses, pull(S, E), or absent; and of the z-loss. The choice itself has no gradient.

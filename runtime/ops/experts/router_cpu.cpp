@@ -65,25 +65,27 @@ void route_backward(Stream& stream, const Tensor& dlogits, const Tensor& dweight
                    slots = slots.as<std::int32_t>(), logits = logits.as<float>(),
                    tokens = logits.shape[0], experts = logits.shape[1],
                    pull = pull.empty() ? nullptr : pull.as<float>(), run, options, loss] {
-    const float scale = loss.scale * (loss.loss_scale == nullptr ? 1.0F : *loss.loss_scale);
+    const float scale = loss.factor();
     TokenRouter<Alone> router = token_router(options, experts);
     for (std::int64_t t = 0; t < tokens; ++t) {
       router.logits = logits + t * experts;
       std::copy_n(slots + t * options.slots, options.slots, router.scratch.chosen);
       router.backward(dlogits + t * experts, dweights + t * options.slots,
-                      pull == nullptr ? nullptr : pull + t / run * experts, loss.z, scale);
+                      pull == nullptr ? nullptr : pull + t / run * experts, loss.z,
+                      loss.counts(t) ? scale : 0.0F);
     }
   });
 }
 
-void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots) {
+void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots,
+                   const std::int32_t* starts) {
   enqueue(stream,
           [counts = counts.as<std::int32_t>(), runs = counts.shape[0], experts = counts.shape[1],
-           slots = slots.as<std::int32_t>(), tokens = slots.shape[0], k = slots.shape[1]] {
+           slots = slots.as<std::int32_t>(), tokens = slots.shape[0], k = slots.shape[1], starts] {
             std::fill_n(counts, runs * experts, 0);
             for (std::int64_t run = 0; run < runs; ++run) {
               for (std::int64_t i = run * tokens / runs * k; i < (run + 1) * tokens / runs * k; ++i)
-                ++counts[run * experts + slots[i]];
+                counts[run * experts + slots[i]] += starts == nullptr || starts[i / k] == 0 ? 1 : 0;
             }
           });
 }
@@ -99,14 +101,17 @@ void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts) {
 }
 
 void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, const Tensor& load,
-                  std::int64_t tokens, const BalanceLoss& loss) {
+                  const BalanceLoss& loss) {
   enqueue(stream, [pull = pull.as<float>(), counts = counts.as<std::int32_t>(),
                    load = load.empty() ? nullptr : load.as<float>(), count = counts.count(),
-                   experts = counts.shape[1], tokens, loss] {
+                   experts = counts.shape[1], loss] {
     const double total = load == nullptr ? 0 : std::accumulate(load, load + experts, 0.0);
-    for (std::int64_t i = 0; i < count; ++i)
-      pull[i] = pull_of(counts[i], load == nullptr ? 0.0F : load[i % experts], total, experts,
-                        tokens, loss);
+    double of_run = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i % experts == 0) of_run = std::accumulate(counts + i, counts + i + experts, 0.0);
+      pull[i] = pull_of(counts[i], of_run, load == nullptr ? 0.0F : load[i % experts], total,
+                        experts, loss);
+    }
   });
 }
 

@@ -70,15 +70,15 @@ __global__ void __launch_bounds__(warp_size* route_warps, 8)
   own.router.team.each(options.slots, [&](std::int64_t j) {
     own.router.scratch.chosen[j] = slots[own.token * options.slots + j];
   });
-  const float scale = loss.scale * (loss.loss_scale == nullptr ? 1.0F : *loss.loss_scale);
+  const float scale = loss.counts(own.token) ? loss.factor() : 0.0F;
   own.router.backward(dlogits + own.token * experts, dweights + own.token * options.slots,
                       pull == nullptr ? nullptr : pull + own.token / run * experts, loss.z, scale);
 }
 
 // A block for each run. Integers: the order of the atomics does not matter.
 __global__ void __launch_bounds__(table_threads)
-    counts_kernel(std::int32_t* counts, const std::int32_t* slots, std::int64_t tokens,
-                  std::int64_t k, std::int64_t experts) {
+    counts_kernel(std::int32_t* counts, const std::int32_t* slots, const std::int32_t* starts,
+                  std::int64_t tokens, std::int64_t k, std::int64_t experts) {
   const std::int64_t runs = gridDim.x, first = blockIdx.x * tokens / runs * k;
   const std::int64_t end = (blockIdx.x + 1) * tokens / runs * k;
   auto* const own = trireme::cuda::dynamic_shared<int>();
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(table_threads)
     own[e] = 0;
   __syncthreads();
   for (std::int64_t i = first + threadIdx.x; i < end; i += blockDim.x)
-    atomicAdd(own + slots[i], 1);
+    if (starts == nullptr || starts[i / k] == 0) atomicAdd(own + slots[i], 1);
   __syncthreads();
   for (std::int64_t e = threadIdx.x; e < experts; e += blockDim.x)
     counts[blockIdx.x * experts + e] = own[e];
@@ -103,20 +103,23 @@ __global__ void add_counts_kernel(float* sums, const std::int32_t* counts, std::
 }
 
 // Of integers, so exact in any order.
-__device__ double total_of(const float* values, std::int64_t count) {
+template <typename Value>
+__device__ double total_of(const Value* values, std::int64_t count) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; values != nullptr && i < count; i += blockDim.x)
     sum += static_cast<double>(values[i]);
   return block_reduce<table_threads>(sum, 0.0, Sum{});
 }
 
+// A block for each run.
 __global__ void __launch_bounds__(table_threads)
-    pull_kernel(float* pull, const std::int32_t* counts, const float* load, std::int64_t runs,
-                std::int64_t experts, std::int64_t tokens, BalanceLoss loss) {
-  const double total = total_of(load, experts);
-  for (std::int64_t i = threadIdx.x; i < runs * experts; i += blockDim.x)
-    pull[i] = pull_of(counts[i], load == nullptr ? 0.0F : load[i % experts], total, experts, tokens,
-                      loss);
+    pull_kernel(float* pull, const std::int32_t* counts, const float* load, std::int64_t experts,
+                BalanceLoss loss) {
+  const std::int64_t first = blockIdx.x * experts;
+  const double total = total_of(load, experts), of_run = total_of(counts + first, experts);
+  for (std::int64_t e = threadIdx.x; e < experts; e += blockDim.x)
+    pull[first + e] =
+        pull_of(counts[first + e], of_run, load == nullptr ? 0.0F : load[e], total, experts, loss);
 }
 
 __global__ void __launch_bounds__(table_threads)
@@ -148,13 +151,14 @@ void route_backward(Stream& stream, const Tensor& dlogits, const Tensor& dweight
                         logits.shape[1], options, loss);
 }
 
-void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots) {
+void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots,
+                   const std::int32_t* starts) {
   const std::int64_t runs = counts.shape[0], experts = counts.shape[1];
   trireme::cuda::launch(stream,
                         {.blocks = runs,
                          .threads = table_threads,
                          .shared_bytes = static_cast<std::size_t>(experts) * sizeof(int)},
-                        counts_kernel, counts.as<std::int32_t>(), slots.as<std::int32_t>(),
+                        counts_kernel, counts.as<std::int32_t>(), slots.as<std::int32_t>(), starts,
                         slots.shape[0], slots.shape[1], experts);
 }
 
@@ -165,11 +169,10 @@ void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts) {
 }
 
 void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, const Tensor& load,
-                  std::int64_t tokens, const BalanceLoss& loss) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = table_threads}, pull_kernel,
+                  const BalanceLoss& loss) {
+  trireme::cuda::launch(stream, {.blocks = counts.shape[0], .threads = table_threads}, pull_kernel,
                         pull.as<float>(), counts.as<std::int32_t>(),
-                        load.empty() ? nullptr : load.as<float>(), counts.shape[0], counts.shape[1],
-                        tokens, loss);
+                        load.empty() ? nullptr : load.as<float>(), counts.shape[1], loss);
 }
 
 void balance_bias(Stream& stream, const Tensor& bias, const Tensor& counts, float rate,

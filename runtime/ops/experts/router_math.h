@@ -284,13 +284,13 @@ struct TokenRouter {
 };
 
 // Of one run's expert.
-TRIREME_HOST_DEVICE inline float pull_of(std::int32_t count, float load, double total_load,
-                                         std::int64_t experts, std::int64_t tokens,
+TRIREME_HOST_DEVICE inline float pull_of(std::int32_t count, double counts, float load,
+                                         double total_load, std::int64_t experts,
                                          const BalanceLoss& loss) {
   const double share =
       total_load > 0 ? static_cast<double>(load) / total_load * static_cast<double>(experts) : 1.0;
-  const double of_run = static_cast<double>(count) * static_cast<double>(experts) /
-                        static_cast<double>(loss.slots * tokens);
+  const double of_run =
+      counts > 0 ? static_cast<double>(count) * static_cast<double>(experts) / counts : 0.0;
   return static_cast<float>(static_cast<double>(loss.sequence) * of_run +
                             static_cast<double>(loss.batch) * share);
 }

@@ -87,13 +87,13 @@ void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& corr
                    losses, correct, logits, targets, options);
 }
 
-void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, bool zeros) {
   const Operands check("count_targets");
   check.is("total", total, DType::f64, Shape{1});
   check.present("targets", targets);
   if (targets.dtype != DType::f32) check.dtype("targets", targets, DType::i32);
   check.disjoint("total", total, "targets", targets);
-  TRIREME_DISPATCH(stream, count_targets, reads(targets).updates(total), total, targets);
+  TRIREME_DISPATCH(stream, count_targets, reads(targets).updates(total), total, targets, zeros);
 }
 
 }  // namespace trireme::ops

@@ -44,7 +44,8 @@ void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& corr
                         const Tensor& logits, const Tensor& targets,
                         const CrossEntropyOptions& options);
 
-// total(1) f64 += number of targets of any shape that count: i32 other than -1, f32 other than NaN.
-void count_targets(Stream& stream, const Tensor& total, const Tensor& targets);
+// total(1) f64 += number of targets of any shape that count: i32 other than -1, f32 other than NaN;
+// with `zeros` only of those that are 0.
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, bool zeros = false);
 
 }  // namespace trireme::ops

@@ -138,11 +138,12 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
   });
 }
 
-void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, bool zeros) {
   const auto add = [&](const auto* first) {
-    enqueue(stream, [total = total.as<double>(), first, count = targets.count()] {
-      *total += static_cast<double>(
-          std::count_if(first, first + count, [](auto target) { return counts(target); }));
+    enqueue(stream, [total = total.as<double>(), first, count = targets.count(), zeros] {
+      *total += static_cast<double>(std::count_if(first, first + count, [zeros](auto target) {
+        return zeros ? target == 0 : counts(target);
+      }));
     });
   };
   if (targets.dtype == DType::f32) return add(targets.as<float>());

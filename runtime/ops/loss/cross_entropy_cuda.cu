@@ -163,10 +163,10 @@ __global__ void thread_rows_kernel(CrossEntropy<T> p) {
 // One block; sums of integers, so the order does not matter.
 template <typename Target>
 __global__ void __launch_bounds__(long_row_threads)
-    count_targets_kernel(double* total, const Target* targets, std::int64_t count) {
+    count_targets_kernel(double* total, const Target* targets, std::int64_t count, bool zeros) {
   double mine = 0.0;
   for (std::int64_t i = threadIdx.x; i < count; i += long_row_threads)
-    mine += counts(targets[i]) ? 1.0 : 0.0;
+    mine += (zeros ? targets[i] == 0 : counts(targets[i])) ? 1.0 : 0.0;
   const double all = block_reduce<long_row_threads>(mine, 0.0, Sum{});
   if (threadIdx.x == 0) *total += all;
 }
@@ -198,10 +198,11 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
   });
 }
 
-void count_targets(Stream& stream, const Tensor& total, const Tensor& targets) {
+void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, bool zeros) {
   const auto add = [&]<typename Target>(const Target* first) {
     trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads},
-                          count_targets_kernel<Target>, total.as<double>(), first, targets.count());
+                          count_targets_kernel<Target>, total.as<double>(), first, targets.count(),
+                          zeros);
   };
   if (targets.dtype == DType::f32) return add(targets.as<float>());
   add(targets.as<std::int32_t>());

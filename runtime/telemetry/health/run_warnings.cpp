@@ -36,10 +36,10 @@ constexpr std::size_t most_samples = 256;
 
 // Beyond half way from an even load to one where all tokens visit the same experts, or most experts
 // visited by none of at least as many tokens.
-bool has_collapsed(const ExpertLoad& load, std::int64_t tokens) {
-  const auto experts = static_cast<double>(load.experts);
-  if (load.tokens < experts) return false;
-  const double most = experts * static_cast<double>(tokens) / load.tokens;  // experts by slots
+bool has_collapsed(const ExpertLoad& load) {
+  const auto experts = static_cast<double>(load.experts), slots = static_cast<double>(load.slots);
+  if (load.tokens * slots < experts) return false;
+  const double most = experts / slots;
   return 2 * load.dead > load.experts || (most > 1 && 2 * load.max_over_mean > 1 + most);
 }
 
@@ -183,7 +183,7 @@ void RunWarnings::end_block(const StepMetrics& metrics) {
 void RunWarnings::watch_experts(const StepMetrics& metrics) {
   for (const ExpertLoad& load : metrics.expert_loads) {
     Balance& balance = balances_[load.layer];
-    const bool bad = has_collapsed(load, metrics.items);
+    const bool bad = has_collapsed(load);
     balance.collapsed = bad ? balance.collapsed + 1 : 0;
     balance.even = bad ? 0 : balance.even + 1;
     if (balance.even >= loads_in_a_row) balance.warned = false;

@@ -15,7 +15,8 @@ ExpertLoads::ExpertLoads(Device& device, const ProcessMesh& mesh, const ParamSto
     const std::int64_t experts = spec.shape.count();
     layers_.push_back({.name = spec.name.substr(0, spec.name.size() - statistic.size()),
                        .first = all,
-                       .experts = experts});
+                       .experts = experts,
+                       .slots = spec.slots});
     all += experts;
     for (const ParamId id : params.layout().order()) {
       if (params.layout().spec(id).name == spec.name)
@@ -67,7 +68,8 @@ std::vector<ExpertLoad> ExpertLoads::read(std::int64_t step) {
   const auto* const counts = reinterpret_cast<const float*>(slot.host.data());
   for (const Layer& layer : layers_)
     loads.push_back(load_of(
-        layer.name, std::span(counts + layer.first, static_cast<std::size_t>(layer.experts))));
+        layer.name, std::span(counts + layer.first, static_cast<std::size_t>(layer.experts)),
+        layer.slots));
   return loads;
 }
 

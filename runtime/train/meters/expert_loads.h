@@ -35,7 +35,7 @@ class ExpertLoads {
  private:
   struct Layer {
     std::string name;
-    std::int64_t first = 0, experts = 0;
+    std::int64_t first = 0, experts = 0, slots = 1;
     Tensor own{};  // empty on other stages
   };
   struct Slot {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/device/arena.h"
@@ -15,13 +16,13 @@ constexpr std::string_view waits_for_data = "wait for data";
 
 }  // namespace
 
-void StepBatches::begin_step(BatchSource& source) {
+void StepBatches::begin_step(BatchSource& source, std::int64_t count) {
   source_ = &source;
   fetched_ = 0;
   if (!static_) return;
   set_activity("waiting for data");
   const TraceSpan span(TraceKind::wait, *streams_.compute, waits_for_data);
-  static_->fill(source, *streams_.copy, *streams_.compute);
+  static_->fill(source, count, *streams_.copy, *streams_.compute);
 }
 
 void StepBatches::fetch(int micro_batch) {
@@ -52,6 +53,7 @@ constexpr std::array parts{&Batch::inputs,         &Batch::targets, &Batch::weig
 }  // namespace
 
 void StaticBatches::lay_out(Place& place, const Batch& like) {
+  place.full.padded = like.padded;
   Layout layout;
   std::array<std::size_t, parts.size()> offsets{};
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -65,8 +67,8 @@ void StaticBatches::lay_out(Place& place, const Batch& like) {
   }
 }
 
-void StaticBatches::fill(BatchSource& source, Stream& copy, Stream& compute) {
-  for (Place& place : places_) {
+void StaticBatches::fill(BatchSource& source, std::int64_t count, Stream& copy, Stream& compute) {
+  for (Place& place : std::span(places_).first(static_cast<std::size_t>(count))) {
     const Batch& batch = source.next(copy, compute);
     if (place.memory.data() == nullptr) lay_out(place, batch);
     place.batch = place.full;

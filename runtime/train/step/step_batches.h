@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The micro-batches of the step being enqueued: taken from the source as needed, or, for a recorded
-// step, copied to fixed addresses at once.
+// step or one whose targets are counted first, copied to fixed addresses at once.
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@
 
 namespace trireme {
 
-// The micro-batches of a step at fixed addresses, for a step recorded as one graph.
+// The micro-batches of a step at fixed addresses.
 class StaticBatches {
  public:
   StaticBatches(Device& device, int count)
       : device_(device), places_(static_cast<std::size_t>(count)) {}
 
-  // Enqueues on `compute` the copies of the next micro-batches of `source`. The first call lays out
-  // the memory.
-  void fill(BatchSource& source, Stream& copy, Stream& compute);
+  // Enqueues on `compute` the copies of the next `count` micro-batches of `source`. The first call
+  // lays out the memory.
+  void fill(BatchSource& source, std::int64_t count, Stream& copy, Stream& compute);
   // Whether no batch lacks a part that those of other steps have.
   [[nodiscard]] bool complete() const;
   [[nodiscard]] const Batch& at(int micro_batch) const {
@@ -45,11 +45,10 @@ class StepBatches {
       : streams_(streams), batches_(static_cast<std::size_t>(held)) {}
   // From here on all `count` of a step are at fixed addresses.
   void fix(Device& device, int count) { static_.emplace(device, count); }
-  [[nodiscard]] bool fixed() const { return static_.has_value(); }
   // Whether they can be those of a recorded step.
   [[nodiscard]] bool recordable() const { return static_ && static_->complete(); }
 
-  void begin_step(BatchSource& source);
+  void begin_step(BatchSource& source, std::int64_t count);  // its micro-batches of this rank
   // Makes micro-batches up to this one available.
   void fetch(int micro_batch);
   // Fetches the first, which represents the others until they are fetched.

@@ -12,6 +12,7 @@
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/device/range.h"
 #include "runtime/device/trace/trace_log.h"
+#include "runtime/ops/loss/cross_entropy.h"
 
 namespace trireme {
 namespace {
@@ -108,8 +109,11 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   }
   model_.set_hook(this);
   if (options.graphs == GraphMode::layer) model_.use_layer_graphs();
-  if (options.graphs == GraphMode::step && options.pipeline.stages == 1)
-    batches_.fix(device, options.pipeline.micro_batches);
+  records_ = options.graphs == GraphMode::step && options.pipeline.stages == 1;
+  if (records_ || model.token_losses()) batches_.fix(device, options.pipeline.micro_batches);
+  if (!model.token_losses()) return;
+  data_group_.emplace(device, mesh.data(), *streams.comm, &streams.stalls);
+  token_totals_ = Buffer(device, 2 * sizeof(double), MemoryKind::device);
 }
 
 StepEngine::~StepEngine() {
@@ -191,7 +195,7 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   const bool rehearses = !began_ && device_.type() == DeviceType::cuda &&
                          (options_.pipeline.stages > 1 || options_.rehearsed);
   if (rehearses) {
-    batches_.begin_step(source);
+    batches_.begin_step(source, micro_batches_.count);
     rehearse(step, slot);
     if (options_.rehearsed) options_.rehearsed(compute);
     // It may have chosen other matmuls and kernels.
@@ -200,9 +204,9 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   slot.follows = std::exchange(began_, true);
   slot.core = {.between = slot.follows ? begun.here - core_count_.here : 0};
   compute.record(*slot.start);
-  if (!rehearses) batches_.begin_step(source);
+  if (!rehearses) batches_.begin_step(source, micro_batches_.count);
   if (expert_meter_) expert_meter_->begin_step(step);
-  if (batches_.fixed()) {
+  if (records_) {
     replay(step, slot);
     digest_weights(step, slot);
   } else {
@@ -286,6 +290,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   slot.totals.reset(compute);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
+  if (data_group_) count_tokens();
   reducer_.begin_step(step);
   weights_changed_.assign(static_cast<std::size_t>(options_.pipeline.chunks), true);
   slot.noisy = noise_ && noise_->measures(step);
@@ -304,6 +309,21 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   reduce(slot);
   views_.parameters(compute, Seen::reduced_gradient);
   update(step, slot);
+}
+
+// Ranks that share sequences have the same: the first of them counts.
+void StepEngine::count_tokens() {
+  Stream& compute = *streams_.compute;
+  const Tensor totals = token_totals_.view(DType::f64, Shape{2});
+  device_.fill_zero(compute, totals.data, totals.bytes());
+  for (int m = 0; m < micro_batches_.count && mesh_.here().data % mesh_.shape().context == 0; ++m) {
+    const Batch& batch = batches_.at(m);
+    ops::count_targets(compute, totals.range(0, 1), batch.targets);
+    ops::count_targets(compute, totals.range(1, 1),
+                       batch.padded ? batch.document_starts : batch.inputs, batch.padded);
+  }
+  const ScopedCommLabel label("counted targets");
+  data_group_->all_reduce(compute, totals);
 }
 
 // A slot's first step runs directly, which plans products and grows scratch memory; the second is
@@ -350,7 +370,7 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   guard_.judge(compute, slot.totals, optimizer_.scalars());
   optimizer_.update(compute);
   views_.parameters(compute, Seen::weights);
-  if (!batches_.fixed()) digest_weights(step, slot);
+  if (!records_) digest_weights(step, slot);
   if (options_.after_update) options_.after_update(compute);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
@@ -401,6 +421,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
   context.loss.gradient_scale = 1.0F / static_cast<float>(targets_);
   if (const LossScaler* const scaler = optimizer_.loss_scaler())
     context.loss.loss_scale = scaler->scale().as<float>();
+  context.token_totals = reinterpret_cast<const double*>(token_totals_.data());
   context.statistic_weight = 1.0F / static_cast<float>(global_micro_batches_);
   context.gradients = &reducer_;
   return context;
@@ -467,22 +488,6 @@ void StepEngine::after_forward(const Context& context, int index, const Layer& l
 void StepEngine::after_backward(const Context& context, int index, const Layer& layer,
                                 const Tensor& input_gradient) {
   if (views_.on()) views_.layer_done(Seen::gradient, context, index, layer.name(), input_gradient);
-}
-
-// All collectives, but not messages between pipeline neighbours. A gather still running at the end
-// of a step counts for the next.
-double StepEngine::message_wait_seconds() const {
-  double sum = 0;
-  for (const Communicator* const group :
-       {&mesh_.data(), &mesh_.tensor(), &mesh_.model(), &mesh_.context()})
-    sum += group->stats().waiting_seconds;
-  for (const Communicator* const group : {&mesh_.zero(), &mesh_.replicas(), &mesh_.gather()})
-    if (group != &mesh_.data()) sum += group->stats().waiting_seconds;
-  if (mesh_.shape().expert == 1) return sum;
-  for (const Communicator* const group :
-       {&mesh_.experts(), &mesh_.expert_zero(), &mesh_.expert_replicas(), &mesh_.expert_gather()})
-    sum += group->stats().waiting_seconds;
-  return sum;
 }
 
 void StepEngine::settle() {

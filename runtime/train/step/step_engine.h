@@ -169,6 +169,7 @@ class StepEngine final : private StageWork, private LayerHook {
   void rehearse(std::int64_t step, Slot& slot);
   void rehearse_passes(std::int64_t step, Slot& slot);
   void enqueue(std::int64_t step, Slot& slot);
+  void count_tokens();
   void replay(std::int64_t step, Slot& slot);
   void reduce(Slot& slot);
   void update(std::int64_t step, Slot& slot);
@@ -198,6 +199,9 @@ class StepEngine final : private StageWork, private LayerHook {
   Optimizer optimizer_;
   LossGuard guard_;
   std::optional<NoiseMeter> noise_;
+  std::optional<TensorGroup> data_group_;  // of models with Blueprint::token_losses
+  Buffer token_totals_{};                  // Context::token_totals
+  bool records_ = false;                   // steps are recorded as graphs
   PipelineRunner runner_;
   StepViews views_;
   CoreWaits core_waits_;

@@ -82,6 +82,22 @@ StepReport StepEngine::read(std::int64_t step) {
   return report;
 }
 
+// All collectives, but not messages between pipeline neighbours. A gather still running at the end
+// of a step counts for the next.
+double StepEngine::message_wait_seconds() const {
+  double sum = 0;
+  for (const Communicator* const group :
+       {&mesh_.data(), &mesh_.tensor(), &mesh_.model(), &mesh_.context()})
+    sum += group->stats().waiting_seconds;
+  for (const Communicator* const group : {&mesh_.zero(), &mesh_.replicas(), &mesh_.gather()})
+    if (group != &mesh_.data()) sum += group->stats().waiting_seconds;
+  if (mesh_.shape().expert == 1) return sum;
+  for (const Communicator* const group :
+       {&mesh_.experts(), &mesh_.expert_zero(), &mesh_.expert_replicas(), &mesh_.expert_gather()})
+    sum += group->stats().waiting_seconds;
+  return sum;
+}
+
 RankStep StepEngine::times_of(std::int64_t step, const Slot& slot) const {
   RankStep own{.times = slot.times};
   Times& times = own.times;

@@ -327,7 +327,7 @@ TEST(RouterBalance, PullIsTheDerivativeOfBothLosses) {
   const GuardedTensor counts(DType::i32, {2, 3}, {4, 0, 2, 1, 5, 0});
   const GuardedTensor load(DType::f32, {3}, {10, 20, 30}), none(DType::f32, {3}, Values(3));
   const GuardedTensor pull(DType::f32, {2, 3});
-  const ops::BalanceLoss loss{.sequence = 0.5F, .batch = 0.25F, .slots = 2};
+  const ops::BalanceLoss loss{.sequence = 0.5F, .batch = 0.25F};
   const auto expected = [](const Values& shares) {
     Values values;
     for (const double count : {4, 0, 2, 1, 5, 0})
@@ -335,11 +335,37 @@ TEST(RouterBalance, PullIsTheDerivativeOfBothLosses) {
     return values;
   };
 
-  ops::balance_pull(stream(), pull, counts, load, 3, loss);
+  ops::balance_pull(stream(), pull, counts, load, loss);
   expect_close(pull.get(), expected({0.5, 1, 1.5}), 1e-6, 0);
-  ops::balance_pull(stream(), pull, counts, none, 3, loss);
+  ops::balance_pull(stream(), pull, counts, none, loss);
   expect_close(pull.get(), expected({1, 1, 1}), 1e-6, 0);
-  expect_error([&] { ops::balance_pull(stream(), pull, counts, {}, 3, loss); }, {"0.25", "load"});
+  expect_error([&] { ops::balance_pull(stream(), pull, counts, {}, loss); }, {"0.25", "load"});
+}
+
+TEST(RouterBalance, PaddingCountsNowhere) {
+  constexpr std::int64_t run = 4, chosen = 2;
+  const GuardedTensor starts(DType::i32, {2 * run}, {0, 0, 0, 3, 0, 2, 2, 2});
+  const GuardedTensor slots(DType::i32, {2 * run, chosen},
+                            {0, 1, 1, 2, 0, 2, 2, 1, 2, 0, 0, 1, 1, 2, 0, 2});
+  const GuardedTensor counts(DType::i32, {2, 3}), pull(DType::f32, {2, 3});
+  const auto* const padding = starts.view().as<std::int32_t>();
+
+  ops::expert_counts(stream(), counts, slots, padding);
+  ops::balance_pull(stream(), pull, counts, {}, {.sequence = 1});
+
+  EXPECT_EQ(counts.get(), (Values{2, 2, 2, 1, 0, 1}));
+  expect_close(pull.get(), {1, 1, 1, 1.5, 0, 1.5}, 1e-6, 0);
+  const GuardedTensor logits = random_tensor(DType::f32, {2 * run, 3}, 1),
+                      dweights(DType::f32, {2 * run, chosen}), totals(DType::f64, {2}, {2, 5}),
+                      all(DType::f32, {2 * run, 3}), real(DType::f32, {2 * run, 3});
+  ops::route_backward(stream(), all, dweights, slots, logits, pull, {.slots = 2}, {.z = 0.5F});
+  ops::route_backward(stream(), real, dweights, slots, logits, pull, {.slots = 2},
+                      {.z = 0.5F, .totals = totals.view().as<double>(), .starts = padding});
+  const Values given = starts.get();
+  Values expected = all.get();
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expected[i] *= given[i / 3] > 0 ? 0 : 2.0 / 5;
+  expect_close(real.get(), expected, 1e-6, 1e-9);
 }
 
 TEST(RouterBalance, BiasMovesTowardsExpertsBelowTheMeanExactly) {
