@@ -352,7 +352,7 @@ void ValidationPass::use_windows(std::vector<SampleRun>& runs) {
   plan_.parts = {runs.front().micro_batches(config.train.micro_batch)};
   if (session_.model->has_head() && mesh.here().tensor == 0)
     stitcher_ = std::make_unique<Stitcher>(*windows_, *session_.device, session_.model->head(),
-                                           sample_of(mesh.shape(), mesh.here()), config.train);
+                                           sample_of(mesh.shape(), mesh.here()), config);
 }
 
 EvaluationResult ValidationPass::run() {
@@ -366,7 +366,8 @@ EvaluationResult ValidationPass::run() {
                                       .experts = session_.experts,
                                       .context_group = session_.context_group(),
                                       .targets = traits_of(session_.config.model).targets,
-                                      .sink = stitcher_.get()},
+                                      .sink = stitcher_.get(),
+                                      .absent_counts = !session_.config.telemetry.mllog.empty()},
                                      *loader_, plan_);
   if (windows_) {
     const auto rows = stitcher_ ? stitcher_->finish() : std::vector<Stitcher::Row>{};

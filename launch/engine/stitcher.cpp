@@ -29,22 +29,16 @@ Tensor view(std::vector<T>& values, DType dtype, const Shape& shape) {
   return {reinterpret_cast<std::byte*>(values.data()), dtype, shape};
 }
 
-double sum_of(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float value : values)
-    sum += static_cast<double>(value);
-  return sum;
-}
-
 }  // namespace
 
 Stitcher::Stitcher(const SlidingWindows& windows, Device& device, const HeadInfo& head, int rank,
-                   const TrainConfig& train)
+                   const Config& config)
     : windows_(windows),
       device_(device),
       head_(head),
       rank_(rank),
-      dice_(train.loss == LossChoice::dice_cross_entropy),
+      dice_(config.train.loss == LossChoice::dice_cross_entropy),
+      absent_counts_(!config.telemetry.mllog.empty()),
       copy_(device, static_cast<std::size_t>(head.logits.shape.count()) * sizeof(float),
             MemoryKind::host),
       host_(Device::create(DeviceType::cpu)),
@@ -109,7 +103,6 @@ void Stitcher::end() {
   windows_.whole().read_targets(sample_, targets_);
   losses_.resize(weights_.size());
   correct_.resize(weights_.size());
-  float overlaps[2] = {};
   const float weight = windows_.whole().weight(sample_);
   ops::CrossEntropyOptions options{{}, head_.classes, /*write_gradient=*/false};
   options.weights = &weight;
@@ -117,18 +110,16 @@ void Stitcher::end() {
   if (!head_.class_weights.empty()) options.class_weights = head_.class_weights.data();
   const Tensor logits = view(sums_, DType::f32, {pixels, head_.classes});
   const Tensor targets = view(targets_, DType::i32, Shape{pixels});
-  (dice_ ? &ops::dice_cross_entropy : &ops::cross_entropy)(
-      *stream_, view(losses_, DType::f32, Shape{pixels}), view(correct_, DType::f32, Shape{pixels}),
-      logits, targets, options);
-  ops::mean_iou(*stream_, {reinterpret_cast<std::byte*>(overlaps), DType::f32, Shape{2, 1}}, logits,
-                targets, head_.classes);
+  const Tensor losses = view(losses_, DType::f32, Shape{pixels}),
+               correct = view(correct_, DType::f32, Shape{pixels});
+  (dice_ ? &ops::dice_cross_entropy : &ops::cross_entropy)(*stream_, losses, correct, logits,
+                                                           targets, options);
+  Row& row = rows_.emplace_back(Row{.sample = sample_});
+  ops::mean_iou(
+      *stream_,
+      {reinterpret_cast<std::byte*>(row.sums.data()), DType::f32, Shape{ops::LossSums::count, 1}},
+      losses, correct, logits, targets, {head_.classes, absent_counts_});
   stream_->synchronize();
-  const auto counted = static_cast<double>(
-      std::ranges::count_if(targets_, [](std::int32_t target) { return target >= 0; }));
-  const double divisor = std::max(counted, 1.0);
-  rows_.push_back({static_cast<double>(sample_), sum_of(losses_) / divisor,
-                   sum_of(correct_) / divisor, static_cast<double>(overlaps[0]) / divisor,
-                   static_cast<double>(overlaps[1]) / divisor, counted});
   sample_ = -1;
 }
 
@@ -149,21 +140,11 @@ EvaluationResult mean_of_samples(Communicator& world, std::span<const Stitcher::
     for (const Stitcher::Row& row : theirs)
       all[static_cast<std::size_t>(row.sample)] = row;
   }
-  EvaluationResult result;
-  double counted = 0;
-  for (const Stitcher::Row& row : all) {
-    if (row.targets == 0) continue;
-    counted += 1;
-    result.loss += row.loss;
-    result.correct += row.accuracy;
-    result.second += row.mean_iou;
-    result.third += row.mean_dice;
-    result.targets += row.targets;
-  }
-  for (double* const sum : {&result.loss, &result.correct, &result.second, &result.third})
-    *sum /= std::max(counted, 1.0);
-  result.parts = {{"", result.loss, result.correct, result.second, result.third, result.targets}};
-  return result;
+  LossTotals::Values sums;
+  for (const Stitcher::Row& row : all)
+    sums.add(row.sums.data());
+  const EvaluationPart means = means_of(sums);
+  return {means, {means}};
 }
 
 }  // namespace trireme

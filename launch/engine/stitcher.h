@@ -21,13 +21,14 @@ class Stitcher final : public LogitsSink {
   // `windows` and `device` must outlive this. `rank`: of the data group. Only on a rank with the
   // head.
   Stitcher(const SlidingWindows& windows, Device& device, const HeadInfo& head, int rank,
-           const TrainConfig& train);
+           const Config& config);
 
   void take(Stream& stream, const Tensor& logits) override;
 
   // Of one sample.
   struct Row {
-    double sample = 0, loss = 0, accuracy = 0, mean_iou = 0, mean_dice = 0, targets = 0;
+    std::int64_t sample = 0;
+    std::array<float, ops::LossSums::count> sums{};
   };
   // Of this rank's samples; begins anew.
   [[nodiscard]] std::vector<Row> finish();
@@ -41,8 +42,7 @@ class Stitcher final : public LogitsSink {
   Device& device_;
   HeadInfo head_;
   int rank_;
-  bool dice_;
-  LossOptions loss_;
+  bool dice_, absent_counts_;
   std::array<std::vector<float>, 3> gauss_;  // along each axis of a window
   Buffer copy_;                              // logits of a micro-batch, on the host
   std::unique_ptr<Device> host_;

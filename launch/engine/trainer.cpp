@@ -405,7 +405,7 @@ void Trainer::write_evaluation(std::int64_t done, const EvaluationResult& result
                             .quality = qualities_of(traits.targets, result),
                             .evaluation_ms = 1e3 * seconds,
                             .time = std::chrono::system_clock::now()};
-  for (const EvaluationResult::Part& part : result.parts) {
+  for (const EvaluationPart& part : result.parts) {
     if (part.source.empty()) continue;
     metrics.sources.push_back(
         {.name = part.source, .loss = part.loss, .quality = qualities_of(traits.targets, part)});

@@ -24,8 +24,7 @@ bool ranks(TargetKind kind) {
 }
 
 // For a whole data set or a part of it.
-template <typename Result>
-json numbers(const Result& result, const TargetSpec& targets) {
+json numbers(const EvaluationPart& result, const TargetSpec& targets) {
   json all = {{"loss", result.loss}};
   if (ranks(targets.kind)) {
     all["top1"] = result.correct;
@@ -42,8 +41,7 @@ json numbers(const Result& result, const TargetSpec& targets) {
 }
 
 // The same, as names and texts of values.
-template <typename Result>
-std::vector<std::pair<std::string_view, std::string>> measured(const Result& result,
+std::vector<std::pair<std::string_view, std::string>> measured(const EvaluationPart& result,
                                                                const TargetSpec& targets) {
   const auto share = [](double value) { return fmt::format("{:.4f} %", 100 * value); };
   std::vector<std::pair<std::string_view, std::string>> all;
@@ -72,7 +70,7 @@ std::string evaluation_text(const EvaluatedData& evaluated) {
   if (evaluated.bytes > 0) text += fmt::format("bits per byte {:.6f}\n", bits_per_byte(evaluated));
   for (const auto& [name, value] : measured(result, evaluated.targets))
     text += fmt::format("{:<9} {}\n", name, value);
-  for (const EvaluationResult::Part& part : result.parts) {
+  for (const EvaluationPart& part : result.parts) {
     if (part.source.empty()) continue;
     text += fmt::format("{}: loss {:.6f}{}", part.source, part.loss, unit);
     for (const auto& [name, value] : measured(part, evaluated.targets))
@@ -93,7 +91,7 @@ std::string evaluation_json(const std::string& run, const std::string& weights,
       one["bits_per_token"] = evaluated.result.loss / std::numbers::ln2;
     }
     if (evaluated.bytes > 0) one["bits_per_byte"] = bits_per_byte(evaluated);
-    for (const EvaluationResult::Part& part : evaluated.result.parts) {
+    for (const EvaluationPart& part : evaluated.result.parts) {
       if (!part.source.empty()) one["sources"][part.source] = numbers(part, evaluated.targets);
     }
     data.push_back(std::move(one));

@@ -73,7 +73,7 @@ std::vector<Field> hdf5_fields() {
             (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
             "divides the numbers to predict after data.target_mean"),
       FIELD(data.ignored_class, IntegerRange{-2147483648, 2147483647},
-            "class in maps to predict that is no target"),
+            "class in maps to predict that is no target; loss and metrics are means over samples"),
       FIELD(data.class_names, texts,
             "classes of text labels, in the order of their numbers; empty = all in the training "
             "data, sorted"),

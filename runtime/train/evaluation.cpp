@@ -27,7 +27,7 @@ class EvaluationWork final : public StageWork {
     if (kind == TargetKind::tokens || kind == TargetKind::label)
       ranks_.emplace(setup.device, setup.model);
     else
-      scores_.emplace(setup.device, setup.model);
+      scores_.emplace(setup);
   }
 
   void next(BatchSource& source) {
@@ -51,11 +51,12 @@ class EvaluationWork final : public StageWork {
 
  private:
   void take(const Context& here, int index) {
-    totals_.add(here, index);
+    const bool maps = scores_ && is_map(batch_);
+    if (!maps || setup_.model.head().kind == TargetKind::values) totals_.add(here, index);
     if (setup_.sink != nullptr) setup_.sink->take(here.stream, here(setup_.model.head().logits));
     if (predictions_ != nullptr) predictions_->add(here, index);
     if (ranks_) totals_.add_ranks(here.stream, index, ranks_->of(here));
-    if (scores_ && is_map(batch_)) totals_.add_scores(here.stream, index, scores_->of(here));
+    if (maps) totals_.add_scores(here.stream, index, scores_->of(here));
   }
 
   const EvaluationSetup& setup_;
@@ -67,6 +68,15 @@ class EvaluationWork final : public StageWork {
 };
 
 }  // namespace
+
+EvaluationPart means_of(const LossTotals::Values& sums, Scores scores) {
+  return {.loss = sums.loss / sums.divisor(),
+          .correct = sums.correct / sums.divisor(),
+          .second = sums.second / sums.divisor(),
+          .third = sums.third / (sums.samples > 0 ? sums.thirds : sums.divisor()),
+          .targets = sums.targets,
+          .scores = scores};
+}
 
 EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
                           const EvaluationPlan& plan) {
@@ -92,23 +102,13 @@ EvaluationResult evaluate(const EvaluationSetup& setup, BatchSource& source,
   EvaluationResult result;
   std::int64_t first = 0;
   for (const std::int64_t micro_batches : plan.parts) {
-    const LossTotals::Values sums = totals.read(first, first + micro_batches);
-    result.parts.push_back({.loss = sums.loss / sums.divisor(),
-                            .correct = sums.correct / sums.divisor(),
-                            .second = sums.second / sums.divisor(),
-                            .third = sums.third / sums.divisor(),
-                            .targets = sums.targets,
-                            .scores = scores(first, first + micro_batches)});
-    first += micro_batches;
+    const std::int64_t end = first + micro_batches;
+    result.parts.push_back(means_of(totals.read(first, end), scores(first, end)));
+    first = end;
   }
   const LossTotals::Values sums = totals.read();
   setup.runner.synchronize();
-  result.loss = sums.loss / sums.divisor();
-  result.correct = sums.correct / sums.divisor();
-  result.second = sums.second / sums.divisor();
-  result.third = sums.third / sums.divisor();
-  result.targets = sums.targets;
-  result.scores = scores(0, first);
+  static_cast<EvaluationPart&>(result) = means_of(sums, scores(0, first));
   return result;
 }
 
@@ -150,12 +150,13 @@ Tensor TargetRanks::of(const Context& context) const {
   return ranks;
 }
 
-MapScores::MapScores(Device& device, const Model& model) : device_(device), head_(model.head()) {}
+MapScores::MapScores(const EvaluationSetup& setup)
+    : device_(setup.device), head_(setup.model.head()), absent_counts_(setup.absent_counts) {}
 
 Tensor MapScores::of(const Context& context) {
   const Tensor& targets = context.batch.targets;
   const bool values = head_.kind == TargetKind::values;
-  const std::int64_t samples = targets.shape[0], rows = values ? 1 : 2;
+  const std::int64_t samples = targets.shape[0], rows = values ? 1 : ops::LossSums::count;
   if (scores_.data() == nullptr)
     scores_ = Buffer(device_, static_cast<std::size_t>(rows * samples) * sizeof(float),
                      MemoryKind::device);
@@ -165,8 +166,8 @@ Tensor MapScores::of(const Context& context) {
     ops::vrmse(context.stream, scores, outputs.reshaped({samples, targets.count() / samples}),
                targets, targets.shape.back());
   } else {
-    ops::mean_iou(context.stream, scores, outputs, targets.reshaped({head_.targets}),
-                  head_.classes);
+    ops::mean_iou(context.stream, scores, context.losses, context.correct, outputs,
+                  targets.reshaped({head_.targets}), {head_.classes, absent_counts_});
   }
   return scores;
 }

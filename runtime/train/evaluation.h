@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -22,28 +23,27 @@ struct EvaluationPlan {
   std::vector<std::int64_t> parts;
 };
 
-// Means over counted targets.
-struct EvaluationResult {
-  double loss = 0;  // over all parts: nats, or of values their loss
+// Means over counted targets; of pixels over samples with any, of each its mean.
+struct EvaluationPart {
+  std::string source{};  // if there are several; the caller names it
+  double loss = 0;       // nats, or of values their loss
   // What the head writes to Context::correct: accuracy, or of values the mean absolute error.
   double correct = 0;
   // Of tokens and labels the fraction among the five most likely classes, of pixels the mean IoU,
   // of maps of values VRMSE.
   double second = 0;
-  double third = 0;  // of pixels the mean dice
+  double third = 0;  // of pixels the mean dice; NaN: no sample has one
   double targets = 0;
   Scores scores{};  // of models that have them (meters/predictions.h)
-  struct Part {
-    std::string source{};  // if there are several; the caller names it
-    double loss = 0, correct = 0, second = 0, third = 0, targets = 0;
-    Scores scores{};
-  };
-  std::vector<Part> parts{};
+};
+[[nodiscard]] EvaluationPart means_of(const LossTotals::Values& sums, Scores scores = {});
+struct EvaluationResult : EvaluationPart {  // over all parts
+  std::vector<EvaluationPart> parts{};
 };
 
 // The qualities that a model with such targets reports. Not those of tokens, whose loss says more.
-template <typename Result>  // whole, or a part
-[[nodiscard]] Qualities qualities_of(const TargetSpec& targets, const Result& result) {
+[[nodiscard]] inline Qualities qualities_of(const TargetSpec& targets,
+                                            const EvaluationPart& result) {
   const TargetKind kind = targets.kind;
   if (kind == TargetKind::tokens) return {};
   if (targets.is_value_map()) return {.mae = result.correct, .vrmse = result.second};
@@ -56,7 +56,9 @@ template <typename Result>  // whole, or a part
   if (kind == TargetKind::values) return {.r2 = scores.r2, .mae = result.correct};
   if (kind == TargetKind::label || kind == TargetKind::token_classes)
     return {.accuracy = result.correct, .f1 = scores.f1, .auc = scores.auc};
-  return {.accuracy = result.correct, .mean_iou = result.second, .mean_dice = result.third};
+  Qualities pixels{.accuracy = result.correct, .mean_iou = result.second};
+  if (!std::isnan(result.third)) pixels.mean_dice = result.third;
+  return pixels;
 }
 
 // Takes what the head computes, micro-batch after micro-batch, where the head is.
@@ -82,6 +84,7 @@ struct EvaluationSetup {
   const TensorGroup *tensor = nullptr, *experts = nullptr, *context_group = nullptr;  // of Context
   TargetSpec targets{};        // of the model
   LogitsSink* sink = nullptr;  // instead of ranks and overlaps; null on ranks without the head
+  bool absent_counts = false;  // ops::MeanIouOptions
 };
 
 // Forward passes without dropout, augmentation or label smoothing, with running statistics.
@@ -109,14 +112,15 @@ class TargetRanks {
 // true ones (ops/loss/mean_iou.h), or the errors of values (ops/loss/vrmse.h).
 class MapScores {
  public:
-  MapScores(Device& device, const Model& model);
+  MapScores(const EvaluationSetup& setup);
 
-  // (2, samples of the micro-batch) f32, of values (1, samples), until the next call.
+  // (LossSums::count, samples of the micro-batch) f32, of values (1, samples), until the next call.
   [[nodiscard]] Tensor of(const Context& context);
 
  private:
   Device& device_;
   const HeadInfo& head_;
+  bool absent_counts_;
   Buffer scores_{};  // made by the first micro-batch; all have the same number of samples
 };
 

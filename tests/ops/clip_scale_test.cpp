@@ -55,8 +55,8 @@ TEST(ClipScale, TakesTheLossScaleOff) {
 TEST(ClipScale, DividesByTheTargetsThatCount) {
   const GuardedTensor scalars = scalars_of(1), norm(DType::f32, {1});
   const GuardedTensor loss_scale(DType::f32, {1}, {8.0}), total(DType::f64, {1}, {1024.0});
-  const GuardedTensor quarter(DType::f64, {2, 5}, {5, 1, 1, 0, 3, 7, 0, 0, 0, 1});
-  const GuardedTensor none(DType::f64, {1, 5}, {0, 0, 0, 0, 0});
+  const GuardedTensor quarter(DType::f64, {2, 7}, {5, 1, 1, 0, 3, 0, 0, 7, 0, 0, 0, 1, 0, 0});
+  const GuardedTensor none(DType::f64, {1, 7}, {0, 0, 0, 0, 0, 0, 0});
 
   ops::clip_scale(stream(), scalars, norm, total, 0.0F,
                   {.loss_scale = loss_scale, .sums = quarter, .targets = 16});

@@ -23,7 +23,7 @@ class LossGuardTest : public ::testing::Test {
   // The update's gradient scale after a step with this loss.
   double step(double loss, double targets = 1) {
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {1e-3, 1, 1, 0.5});
-    const GuardedTensor sums(DType::f64, {1, ops::LossSums::count}, {loss, 1, 0, 0, targets});
+    const GuardedTensor sums(DType::f64, {1, ops::LossSums::count}, {loss, 1, 0, 0, targets, 0, 0});
     ops::guard_loss(stream(), scalars, state_, sums, options_);
     return scalars.get()[ops::StepScalars::gradient_scale];
   }
@@ -139,7 +139,7 @@ TEST(LossGuardSum, FollowsTheOrderOfTheGlobalBatch) {
     std::vector<double> values;
     for (const std::size_t k : held) {
       const double counted = k < 4 ? 1 : 0;  // the others have only ignored targets
-      values.insert(values.end(), {in_order[k], 0, 0, 0, counted});
+      values.insert(values.end(), {in_order[k], 0, 0, 0, counted, 0, 0});
     }
     const GuardedTensor sums(DType::f64, {8, ops::LossSums::count}, values);
     const GuardedTensor scalars(DType::f32, {ops::StepScalars::count}, {0, 1, 1, 1});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/loss/mean_iou.h"
 
+#include "runtime/ops/update/loss_sums.h"
 #include "tests/ops/guarded_tensor.h"
 
 namespace trireme {
@@ -13,15 +14,15 @@ class MeanIou : public TypedOp {};
 INSTANTIATE_TEST_SUITE_P(Types, MeanIou, ::testing::Values(DType::f32, DType::bf16, DType::f16),
                          dtype_label);
 
-struct Overlap {
-  double iou = 0, dice = 0;
-};
-
-// One sample, with sets of pixels.
-Overlap overlap(const Values& logits, const Values& targets, std::size_t first, std::size_t rows,
-                std::size_t stride, std::size_t classes) {
-  Overlap sum;
-  double counted = 0;
+// One sample, with sets of pixels: the rows of its column.
+Values score(const Values& logits, const Values& targets, std::size_t first, std::size_t rows,
+             std::size_t stride, std::size_t classes, const Values& losses, bool absent_counts) {
+  double counted = 0, loss = 0, iou = 0, dice = 0, seen = 0, marked = 0;
+  for (std::size_t row = first; row < first + rows; ++row) {
+    counted += targets[row] < 0 ? 0 : 1;
+    loss += losses[row];
+  }
+  if (counted == 0) return Values(ops::LossSums::count);
   for (std::size_t c = 0; c < classes; ++c) {
     double both = 0, either = 0;
     for (std::size_t row = first; row < first + rows; ++row) {
@@ -33,60 +34,92 @@ Overlap overlap(const Values& logits, const Values& targets, std::size_t first, 
       const bool actual = targets[row] == static_cast<double>(c);
       both += predicted && actual ? 1 : 0;
       either += predicted || actual ? 1 : 0;
-      counted += actual ? 1 : 0;
     }
-    sum.iou += either == 0 ? 1 : both / either;
-    if (c > 0) sum.dice += either == 0 ? 1 : 2 * both / (both + either);
+    if (either == 0 && !absent_counts) continue;
+    seen += 1;
+    iou += either == 0 ? 1 : both / either;
+    marked += c > 0 ? 1 : 0;
+    if (c > 0) dice += either == 0 ? 1 : 2 * both / (both + either);
   }
-  return {counted * sum.iou / static_cast<double>(classes),
-          counted * sum.dice / static_cast<double>(classes - 1)};
+  return {loss / counted,
+          loss / counted / 2,
+          iou / seen,
+          marked == 0 ? 0 : dice / marked,
+          counted,
+          1,
+          marked == 0 ? 0.0 : 1.0};
 }
 
-TEST_P(MeanIou, IsTheMeanOverClassesOfEachSampleTimesItsCountedPixels) {
+TEST_P(MeanIou, IsTheMeanOverClassesOfEachSample) {
   for (const std::size_t classes : {2U, 3U, 40U}) {
-    constexpr std::size_t samples = 3, rows = 1300;
-    const std::size_t stride = classes + 2;
-    const GuardedTensor logits = random_tensor(
-        GetParam(), {static_cast<std::int64_t>(samples * rows), static_cast<std::int64_t>(stride)},
-        1);
-    Values wanted(samples * rows);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      wanted[i] = static_cast<double>((i * i / 3) % (classes + 1)) - 1;
-    std::fill_n(wanted.begin() + rows, rows, -1.0);  // nothing counts in the second sample
-    const GuardedTensor targets(DType::i32, {static_cast<std::int64_t>(wanted.size())}, wanted);
-    const GuardedTensor overlaps(DType::f32, {2, samples});
+    for (const bool absent_counts : {false, true}) {
+      constexpr std::size_t samples = 4, rows = 1300;
+      const std::size_t stride = classes + 2;
+      const auto pixels = static_cast<std::int64_t>(samples * rows);
+      const GuardedTensor logits =
+          random_tensor(GetParam(), {pixels, static_cast<std::int64_t>(stride)}, 1);
+      Values wanted(samples * rows), lost(samples * rows);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        wanted[i] = static_cast<double>((i * i / 3) % (classes + 1)) - 1;
+        if (i / rows == 1) wanted[i] = -1;                     // nothing counts
+        if (i / rows == 2) wanted[i] = i % rows < 3 ? 0 : -1;  // most classes are absent
+        lost[i] = wanted[i] < 0 ? 0 : static_cast<double>(i % 7);
+      }
+      Values half = lost;
+      for (double& value : half)
+        value /= 2;
+      const GuardedTensor targets(DType::i32, {pixels}, wanted), losses(DType::f32, {pixels}, lost),
+          correct(DType::f32, {pixels}, half), scores(DType::f32, {ops::LossSums::count, samples});
 
-    ops::mean_iou(stream(), overlaps, logits, targets, static_cast<std::int64_t>(classes));
+      ops::mean_iou(stream(), scores, losses, correct, logits, targets,
+                    {static_cast<std::int64_t>(classes), absent_counts});
 
-    const Values values = logits.get(), result = overlaps.get();
-    for (std::size_t sample = 0; sample < samples; ++sample) {
-      const auto [iou, dice] = overlap(values, wanted, sample * rows, rows, stride, classes);
-      EXPECT_NEAR(result[sample], iou, 1e-6 * iou);
-      EXPECT_NEAR(result[samples + sample], dice, 2e-6 * dice);
+      const Values values = logits.get(), result = scores.get();
+      for (std::size_t sample = 0; sample < samples; ++sample) {
+        const Values expected =
+            score(values, wanted, sample * rows, rows, stride, classes, lost, absent_counts);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          EXPECT_NEAR(result[i * samples + sample], expected[i], 2e-6 * (1 + expected[i]))
+              << classes << " " << absent_counts << " " << sample << " " << i;
+      }
     }
-    EXPECT_EQ(result[1], 0);
   }
 }
 
-TEST_P(MeanIou, CountsAClassThatIsNeitherPredictedNorTrueAsOverlapping) {
+TEST_P(MeanIou, LeavesOutAClassThatIsNeitherPredictedNorTrueUnlessItCounts) {
   const GuardedTensor logits(GetParam(), {4, 3}, {1, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0});
-  const GuardedTensor targets(DType::i32, {4}, {0, 1, 1, -1}), overlaps(DType::f32, {2, 1});
+  const GuardedTensor targets(DType::i32, {4}, {0, 1, 1, -1}), rows(DType::f32, {4}),
+      scores(DType::f32, {ops::LossSums::count, 1});
 
-  ops::mean_iou(stream(), overlaps, logits, targets, 3);
+  ops::mean_iou(stream(), scores, rows, rows, logits, targets, {3});
+  EXPECT_NEAR(scores.get()[ops::LossSums::second], 0.5, 1e-6);
+  EXPECT_NEAR(scores.get()[ops::LossSums::third], 2.0 / 3, 1e-6);
 
-  EXPECT_NEAR(overlaps.get()[0], 3 * (0.5 + 0.5 + 1) / 3, 1e-6);
-  EXPECT_NEAR(overlaps.get()[1], 3 * (2.0 / 3 + 1) / 2, 1e-5);
+  ops::mean_iou(stream(), scores, rows, rows, logits, targets, {3, true});
+  EXPECT_NEAR(scores.get()[ops::LossSums::second], (0.5 + 0.5 + 1) / 3, 1e-6);
+  EXPECT_NEAR(scores.get()[ops::LossSums::third], (2.0 / 3 + 1) / 2, 1e-6);
+}
+
+TEST_P(MeanIou, OfBackgroundAloneHasNoDice) {
+  const GuardedTensor logits(GetParam(), {2, 2}, {1, 0, 1, 0}), rows(DType::f32, {2}, {0, 0});
+  const GuardedTensor targets(DType::i32, {2}, {0, 0}),
+      scores(DType::f32, {ops::LossSums::count, 1});
+
+  ops::mean_iou(stream(), scores, rows, rows, logits, targets, {2});
+
+  EXPECT_EQ(scores.get(), (Values{0, 0, 1, 0, 2, 1, 0}));
 }
 
 TEST_P(MeanIou, RefusesOperandsThatDoNotFit) {
   const GuardedTensor logits(GetParam(), {6, 3}), targets(DType::i32, {6}), few(DType::i32, {5});
-  const GuardedTensor overlaps(DType::f32, {2, 2}), four(DType::f32, {2, 4});
+  const GuardedTensor overlaps(DType::f32, {ops::LossSums::count, 2}), rows(DType::f32, {6}),
+      four(DType::f32, {ops::LossSums::count, 4});
   const auto run = [&](const Tensor& to, const Tensor& wanted, std::int64_t classes) {
-    ops::mean_iou(stream(), to, logits, wanted, classes);
+    ops::mean_iou(stream(), to, rows, rows, logits, wanted, {classes});
   };
 
   expect_error([&] { run(overlaps, few, 3); }, {"targets", "(5)", "6"});
-  expect_error([&] { run(four, targets, 3); }, {"6 pixels", "(2, 4)"});
+  expect_error([&] { run(four, targets, 3); }, {"6 pixels", "(7, 4)"});
   expect_error([&] { run(overlaps, targets, 4); }, {"4 classes", "(6, 3)"});
 }
 

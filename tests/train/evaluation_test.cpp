@@ -86,7 +86,7 @@ TEST_F(EvaluationTest, OfPixelsHasTheMeanOverlapOfItsSamples) {
       test::linear_chain<PixelLoss>({samples, 2, 3, classes}, features, [](Blueprint& b) {
         return PixelLoss(b, {2, 3}, classes, {1, 2, 0.5F});
       });
-  const Classes wanted = {0, 0, 1, 1, 0, 2, 0, 2, 0, 0, 1, 0};
+  const Classes wanted = {0, 0, 1, 1, 0, 2, 0, -1, -1, 0, -1, 0};
   const test::Owned<float> inputs(device(), {samples, 2, 3, features}, inputs_of(samples * pixels));
   const test::Owned<std::int32_t> targets(device(), {samples, 2, 3}, wanted);
   const test::Owned<std::int64_t> ids(device(), {samples}, {0, 1});
@@ -94,24 +94,36 @@ TEST_F(EvaluationTest, OfPixelsHasTheMeanOverlapOfItsSamples) {
 
   const auto [result, logits] = evaluated(chain, {TargetKind::pixels, {2, 3}, classes}, batch);
 
-  double right = 0, overlap = 0, dice = 0;
+  // Means over samples, of their counted pixels; a class that is neither predicted nor true has no
+  // part in them.
+  double right = 0, overlap = 0, dice = 0, marked_samples = 0;
   for (std::int64_t sample = 0; sample < samples; ++sample) {
+    const double counted = sample == 0 ? 6 : 3;
+    double iou = 0, own_dice = 0, seen = 0, marked = 0;
     for (std::int32_t c = 0; c < classes; ++c) {
       double both = 0, either = 0, sum = 0;
       for (std::int64_t pixel = sample * pixels; pixel < (sample + 1) * pixels; ++pixel) {
         const auto first = logits.begin() + pixel * classes;
         const bool predicted = std::max_element(first, first + classes) - first == c;
+        if (wanted[static_cast<std::size_t>(pixel)] < 0) continue;
         const bool actual = wanted[static_cast<std::size_t>(pixel)] == c;
         both += predicted && actual ? 1 : 0;
         either += predicted || actual ? 1 : 0;
         sum += (predicted ? 1 : 0) + (actual ? 1 : 0);
       }
-      right += both / (samples * pixels);
-      overlap += (either == 0 ? 1 : both / either) / (samples * classes);
-      if (c > 0) dice += (sum == 0 ? 1 : 2 * both / sum) / (samples * (classes - 1));
+      right += both / (samples * counted);
+      if (either == 0) continue;
+      seen += 1;
+      iou += both / either;
+      marked += c > 0 ? 1 : 0;
+      if (c > 0) own_dice += 2 * both / sum;
     }
+    overlap += iou / seen / samples;
+    marked_samples += marked > 0 ? 1 : 0;
+    if (marked > 0) dice += own_dice / marked;
   }
-  EXPECT_EQ(result.targets, samples * pixels * size());
+  dice /= marked_samples;
+  EXPECT_EQ(result.targets, (6 + 3) * size());
   const Qualities quality = qualities_of({TargetKind::pixels}, result);
   EXPECT_NEAR(quality.accuracy.value(), right, 1e-6);
   EXPECT_NEAR(quality.mean_iou.value(), overlap, 1e-6);

@@ -3,13 +3,14 @@
 
 #include "runtime/ops/common/dispatch.h"
 #include "runtime/ops/common/operands.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme::ops {
 
 TRIREME_KERNEL(mean_iou);
 
-void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, const Tensor& targets,
-              std::int64_t classes) {
+void mean_iou(Stream& stream, const Tensor& scores, const Tensor& losses, const Tensor& correct,
+              const Tensor& logits, const Tensor& targets, const MeanIouOptions& options) {
   constexpr std::int64_t most_classes = 4096;  // counted in a block's shared memory
   const Operands check("mean_iou");
   check.compute_dtype("logits", logits);
@@ -17,17 +18,19 @@ void mean_iou(Stream& stream, const Tensor& overlaps, const Tensor& logits, cons
   check.present("targets", targets);
   check.dtype("targets", targets, DType::i32);
   check.count("targets", targets, logits.shape[0]);
-  check.present("overlaps", overlaps);
-  check.dtype("overlaps", overlaps, DType::f32);
-  check.rank("overlaps", overlaps, 2);
-  TRIREME_EXPECTS(overlaps.shape[0] == 2 && logits.shape[0] % overlaps.shape[1] == 0,
-                  "mean_iou: {} pixels for overlaps of shape {}", logits.shape[0],
-                  overlaps.shape.to_string());
+  check.is("losses", losses, DType::f32, Shape{logits.shape[0]});
+  check.is("correct", correct, DType::f32, Shape{logits.shape[0]});
+  check.rank("scores", scores, 2);
+  check.is("scores", scores, DType::f32, Shape{LossSums::count, scores.shape[1]});
+  TRIREME_EXPECTS(logits.shape[0] % scores.shape[1] == 0,
+                  "mean_iou: {} pixels for scores of shape {}", logits.shape[0],
+                  scores.shape.to_string());
+  const std::int64_t classes = options.classes;
   TRIREME_EXPECTS(classes >= 2 && classes <= logits.shape[1] && classes <= most_classes,
                   "mean_iou: {} classes for logits of shape {}, of {} at most", classes,
                   logits.shape.to_string(), most_classes);
-  TRIREME_DISPATCH(stream, mean_iou, reads(logits, targets).writes(overlaps), overlaps, logits,
-                   targets, classes);
+  TRIREME_DISPATCH(stream, mean_iou, reads(losses, correct, logits, targets).writes(scores), scores,
+                   losses, correct, logits, targets, options);
 }
 
 }  // namespace trireme::ops

@@ -4,6 +4,8 @@
 
 #include "runtime/base/host_device.h"
 #include "runtime/ops/common/float_types.h"
+#include "runtime/ops/loss/mean_iou.h"
+#include "runtime/ops/update/loss_sums.h"
 
 namespace trireme::ops {
 
@@ -21,21 +23,35 @@ TRIREME_HOST_DEVICE inline std::int64_t first_largest(const T* row, std::int64_t
   return best;
 }
 
-// to[0]: the sample's IoU; to[stride]: its dice.
-TRIREME_HOST_DEVICE inline void store_overlaps(float* to, std::int64_t stride,
-                                               const ClassPixels* pixels, std::int64_t classes) {
+// A sample's column of scores.
+TRIREME_HOST_DEVICE inline void store_scores(float* to, std::int64_t stride,
+                                             const ClassPixels* pixels, double loss, double correct,
+                                             const MeanIouOptions& options) {
   constexpr double smoothing = 1e-6;
-  double iou = 0.0, dice = 0.0, counted = 0.0;
-  for (std::int64_t c = 0; c < classes; ++c) {
+  double iou = 0.0, dice = 0.0, counted = 0.0, seen = 0.0, marked = 0.0;
+  for (std::int64_t c = 0; c < options.classes; ++c) {
     const auto both = static_cast<double>(pixels[c].both);
     const double sum =
         static_cast<double>(pixels[c].predicted) + static_cast<double>(pixels[c].actual);
-    iou += sum == 0.0 ? 1.0 : both / (sum - both);
-    if (c > 0) dice += (2.0 * both + smoothing) / (sum + smoothing);
     counted += static_cast<double>(pixels[c].actual);
+    if (sum == 0.0 && !options.absent_counts) continue;
+    seen += 1;
+    iou += sum == 0.0 ? 1.0 : both / (sum - both);
+    if (c == 0) continue;
+    marked += 1;
+    dice += (2.0 * both + smoothing) / (sum + smoothing);
   }
-  to[0] = static_cast<float>(counted * (iou / static_cast<double>(classes)));
-  to[stride] = static_cast<float>(counted * (dice / static_cast<double>(classes - 1)));
+  const bool any = counted > 0;
+  const double n = any ? counted : 1.0;
+  const double values[] = {loss / n,
+                           correct / n,
+                           any ? iou / seen : 0.0,
+                           any && marked > 0 ? dice / marked : 0.0,
+                           counted,
+                           any ? 1.0 : 0.0,
+                           any && marked > 0 ? 1.0 : 0.0};
+  for (int i = 0; i < LossSums::count; ++i)
+    to[i * stride] = static_cast<float>(values[i]);
 }
 
 }  // namespace trireme::ops

@@ -19,6 +19,10 @@ struct LossSums {
     second,
     third,
     targets,  // number of counted ones
+    // Of pixels in evaluations, where all above are sums over samples: those with a counted target,
+    // and with a `third`.
+    samples,
+    thirds,
     count
   };
 };

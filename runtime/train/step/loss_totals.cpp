@@ -50,9 +50,9 @@ void LossTotals::add_ranks(Stream& stream, std::int64_t index, const Tensor& ran
 }
 
 void LossTotals::add_scores(Stream& stream, std::int64_t index, const Tensor& scores) {
-  const std::int64_t samples = scores.shape[1];
+  const std::int64_t samples = scores.shape[1], first = scores.shape[0] == 1 ? Sums::second : 0;
   for (std::int64_t i = 0; i < scores.shape[0]; ++i)
-    ops::accumulate_sum(stream, sums_of(index).range(Sums::second + i, 1),
+    ops::accumulate_sum(stream, sums_of(index).range(first + i, 1),
                         scores.range(i * samples, samples));
 }
 
@@ -86,14 +86,8 @@ LossTotals::Values LossTotals::read(std::int64_t first, std::int64_t end) const 
   const auto* const sums = reinterpret_cast<const double*>(host_.data());
   Values values;
   const std::int64_t parts = order_.context * order_.blocks;
-  for (std::int64_t k = first * parts; k < end * parts; ++k) {
-    const std::int64_t at = ops::row_of_sums(k, order_);
-    values.loss += sums[at * Sums::count + Sums::loss];
-    values.correct += sums[at * Sums::count + Sums::correct];
-    values.second += sums[at * Sums::count + Sums::second];
-    values.third += sums[at * Sums::count + Sums::third];
-    values.targets += sums[at * Sums::count + Sums::targets];
-  }
+  for (std::int64_t k = first * parts; k < end * parts; ++k)
+    values.add(sums + ops::row_of_sums(k, order_) * Sums::count);
   return values;
 }
 

@@ -21,8 +21,14 @@ class LossTotals {
     double correct = 0;
     double second = 0, third = 0;  // in evaluations: LossSums
     double targets = 0;            // counted ones: neither ignored_target nor NaN
+    double samples = 0, thirds = 0;
+    template <typename Number>
+    void add(const Number* sums) {  // in the order of LossSums
+      for (double* const to : {&loss, &correct, &second, &third, &targets, &samples, &thirds})
+        *to += static_cast<double>(*sums++);
+    }
     // Divisor of means: at least 1.
-    [[nodiscard]] double divisor() const { return std::max(targets, 1.0); }
+    [[nodiscard]] double divisor() const { return std::max(samples > 0 ? samples : targets, 1.0); }
   };
 
   // `batches`: micro-batches of each rank; `turns`: sample ranks that take them in turn
@@ -35,7 +41,8 @@ class LossTotals {
   // Adds the head's results and the targets of the context: of this rank's row `index`, which is
   // micro-batch * blocks + block.
   void add(const Context& context, std::int64_t index);
-  // In an evaluation: its targets' ranks (TargetRanks), or its samples' scores (MapScores).
+  // In an evaluation: its targets' ranks (TargetRanks), or its samples' scores (MapScores), which
+  // of pixels are all.
   void add_ranks(Stream& stream, std::int64_t index, const Tensor& ranks);
   void add_scores(Stream& stream, std::int64_t index, const Tensor& scores);
   // After the last add: sends the sums to every rank, on the comm stream, and starts the copy to
