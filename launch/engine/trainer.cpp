@@ -166,7 +166,7 @@ bool Trainer::between_steps(std::int64_t done) {
   const StepDecision decision = requests_.take(done);
   // A checkpoint of a rank that computes wrong is worth nothing.
   if (decision.self_test && state_.self_test) test_ranks(done);
-  if (decision.checkpoint || std::exchange(best_is_new_, false)) {
+  if (std::exchange(best_is_new_, false) || decision.checkpoint) {
     settle_reports(done);
     if (!digest_every_step) digest_tensors(done);
     save(done, SaveTo::disk);

@@ -135,7 +135,7 @@ TEST_F(HeadsLayout, KeepsTheBestCheckpointAndStopsWithoutABetterOne) {
 
   EXPECT_EQ(first.exit_code, 0) << first.output;
   EXPECT_EQ(evaluations("still").size(), 3U);
-  EXPECT_THAT(first.output, HasSubstr("no better than the best at step 6 (train.patience)"));
+  EXPECT_THAT(first.output, HasSubstr("at step 6 (train.patience)"));
   EXPECT_TRUE(std::filesystem::exists(run_path + "/checkpoints/step_00000002")) << first.output;
   EXPECT_THAT(again.output, HasSubstr("nothing is left to do"));
   const CommandResult best = trireme("eval " + run_path + " --best");
@@ -146,6 +146,20 @@ TEST_F(HeadsLayout, KeepsTheBestCheckpointAndStopsWithoutABetterOne) {
   EXPECT_EQ(gone.exit_code, 4) << gone.output;
   EXPECT_THAT(gone.output,
               testing::AllOf(HasSubstr("step_00000002 is missing"), HasSubstr("step_00000006")));
+}
+
+TEST_F(HeadsLayout, SavesTheBestStepOnceIfItIsSavedAnyway) {
+  const Run both = run("bert, head: classes, classes: 3", "class",
+                       {"train.eval_every=2", "checkpoint.every_steps=2", "train.steps=6",
+                        "checkpoint.keep_best=eval_loss", "checkpoint.keep=9"});
+  const CommandResult result = train(both.config, "both", 1, both.set);
+
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  for (int step = 1; step <= 6; ++step)
+    EXPECT_EQ(
+        std::filesystem::exists(fmt::format("{}/both/checkpoints/step_{:08}", directory(), step)),
+        step % 2 == 0)
+        << step;
 }
 
 // A run that is interrupted between evaluations judges as one that is not.
