@@ -3,10 +3,10 @@
 
 #include <fmt/chrono.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -104,10 +104,13 @@ std::string recorded_command_line(const RunEnvironment& environment) {
       .get<std::string>();
 }
 
+// Not ru_maxrss, which begins with that of the program which started this one.
 std::uint64_t peak_resident_bytes() {
-  rusage use{};
-  if (::getrusage(RUSAGE_SELF, &use) != 0) system_failed("getrusage", "RUSAGE_SELF");
-  return static_cast<std::uint64_t>(use.ru_maxrss) * 1024;  // Linux counts KiB
+  const std::string status =
+      read_file_if_exists("/proc/self/status", 1 << 16, ExitCode::config).value_or("");
+  const std::size_t found = status.find("VmHWM:");
+  if (found == std::string::npos) return 0;
+  return 1024 * std::strtoull(status.c_str() + found + 6, nullptr, 10);  // KiB
 }
 
 }  // namespace trireme
