@@ -137,10 +137,15 @@ std::vector<Communicator*> ProcessMesh::zero_groups() const {
 void ProcessMesh::set_doubled(int ranks) const {
   TRIREME_EXPECTS(replicas_->size() == 1 || ranks % shape_.shard == 0,
                   "{} doubled data ranks do not fill ZeRO groups of {}", ranks, shape_.shard);
-  TRIREME_EXPECTS(ranks == 0 || shape_.expert == 1, "{} doubled of data ranks that share experts",
-                  ranks);
+  TRIREME_EXPECTS(ranks % shape_.expert == 0, "{} doubled data ranks, of which {} share experts",
+                  ranks, shape_.expert);
   data_->set_doubled(ranks);
   if (replicas_ != data_ && replicas_->size() > 1) replicas_->set_doubled(ranks / shape_.shard);
+  if (shape_.expert == 1) return;
+  Communicator& copies = expert_replicas();
+  if (copies.size() > 1) copies.set_doubled(ranks / shape_.expert / shape_.expert_shard());
+  if (copies.size() == 1 && expert_zero().size() > 1)
+    expert_zero().set_doubled(ranks / shape_.expert);
 }
 
 }  // namespace trireme

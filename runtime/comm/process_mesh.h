@@ -101,7 +101,7 @@ class ProcessMesh {
   // Those of these eight that are neither data() nor tensor(), each once, with more than one rank.
   [[nodiscard]] std::vector<Communicator*> zero_groups() const;
   // Communicator::set_doubled for all groups that sum over data ranks: the first `ranks` of them,
-  // whole ZeRO groups if there are several; none if data ranks share experts.
+  // whole ZeRO groups and groups that share experts.
   void set_doubled(int ranks) const;
 
  private:

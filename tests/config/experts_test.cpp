@@ -112,7 +112,7 @@ TEST_F(ExpertRules, RefuseModesThatKnowNothingOfOtherDataRanksExperts) {
             "gathers matrices over all data ranks; use auto");
   EXPECT_THAT(refusal("train.noise_scale_every=5"), HasSubstr("with train.noise_scale_every"));
   EXPECT_THAT(refused({"parallel.expert=2", "train.global_batch=36"}, 2),
-              AllOf(HasSubstr("hold 5, 4 micro-batches"), EndsWith("parallel.data = 8")));
+              AllOf(HasSubstr("hold 5, 4 micro-batches"), EndsWith("train.global_batch 32 or 40")));
   EXPECT_THAT(refused({"parallel.expert=2", "data.validation_path=y"}, 2, Purpose::evaluate),
               HasSubstr("data ranks work on their own only in training"));
 }
@@ -128,6 +128,21 @@ TEST_F(ExpertRules, RefuseGroupsThatAreNoSubtreesInLayoutMode) {
             "--set parallel.zero_group=2: 2 with parallel.zero: 2 and reproducibility: layout, "
             "below the 4 data ranks that share experts (parallel.expert); use 4 or more, or all, "
             "or zero 0 or 1");
+}
+
+TEST_F(ExpertRules, RanksThatShareExpertsHaveEquallyManyMicroBatches) {
+  const auto batch = [](int global) { return fmt::format("train.global_batch={}", global); };
+  const std::string layout = "reproducibility=layout", one = "train.micro_batch=1";
+  for (const int global : {4, 8, 12, 16, 24})
+    accept({"parallel.expert=2", layout, one, batch(global)}, 4);
+  for (const int global : {4, 8, 16})
+    accept({"parallel.expert=4", layout, one, batch(global)}, 4);
+  EXPECT_THAT(refused({"parallel.expert=4", layout, one, batch(12)}, 4),
+              EndsWith("train.global_batch 8 or 16"));
+  EXPECT_THAT(refused({"parallel.expert=4", layout, one, batch(24)}, 4),
+              EndsWith("train.global_batch 16 or 32"));
+  accept({"parallel.expert=4", one, batch(12)}, 4);
+  accept({"parallel.expert=2", one, batch(10)}, 4);
 }
 
 TEST_F(ExpertRules, ABufferNeedsRowsThatTravel) {

@@ -95,6 +95,7 @@ struct Grid {
   MeshShape mesh{};
   int zero = 0;
   bool layout_independent = true;
+  int batches = micro_batches;
 
   [[nodiscard]] std::string to_string() const {
     return fmt::format(
@@ -119,7 +120,7 @@ Config config_of(const Grid& grid) {
   parallel.zero_group = grid.mesh.shard > 1 ? grid.mesh.shard : 0;
   parallel.bucket_megabytes = 1.0 / 1024;
   config.train.micro_batch = rows;
-  config.train.global_batch = rows * micro_batches;
+  config.train.global_batch = rows * grid.batches;
   config.train.divergence_check_every = 2;
   config.train.clip_norm = 0.5;
   config.train.ema_decay = 0.9;
@@ -238,6 +239,25 @@ TEST_F(ExpertStepTest, HasTheBitsOfOneRankInLayoutModeAndItsValuesElsewhere) {
       EXPECT_NEAR(result.steps[i].second, expected.steps[i].second, 1e-4);
     }
   });
+}
+
+// As many as fit the tree, if ranks that share experts have equally many.
+TEST_F(ExpertStepTest, HasTheBitsOfOneRankWhereRanksHaveDifferentNumbersOfMicroBatches) {
+  if (size() < 4) GTEST_SKIP() << "ranks that share experts are two here";
+  const auto single = make_single_communicator();
+  const Result expected = train({.batches = 12}, *single);
+  for (const int zero : {0, 1}) {
+    for (int shard = 1; shard <= (zero == 0 ? 1 : size()); shard *= 2) {
+      const Grid grid{{1, size(), 1, shard, 2}, zero, true, 12};
+      if (zero > 0 &&
+          (shard == 1 || (shard < size() && batch_slices(config_of(grid)).doubled() % shard > 0)))
+        continue;
+      SCOPED_TRACE(grid.to_string());
+      const Result result = train(grid, world());
+      EXPECT_EQ(result.steps, expected.steps);
+      EXPECT_EQ(result.weights, expected.weights);
+    }
+  }
 }
 
 }  // namespace

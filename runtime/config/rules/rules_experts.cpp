@@ -69,6 +69,16 @@ void check_ranks(const Subject& subject, std::int64_t ranks) {
            ranks, sharing, parallel.context, fitting(subject));
 }
 
+// Whether ranks that share experts have equally many micro-batches. Numbers never ascend.
+bool share_evenly(const Config& config) {
+  const BatchSlices slices = batch_slices(config);
+  const std::int64_t sharing =
+      std::max<std::int64_t>(config.parallel.expert_data_ranks() / config.parallel.context, 1);
+  for (std::int64_t rank = 0; rank < slices.ranks(); rank += sharing)
+    if (slices.of(rank).count != slices.of(rank + sharing - 1).count) return false;
+  return true;
+}
+
 // Modes that do not know of data ranks with other parameters.
 void check_modes(const Subject& subject) {
   const Config& config = subject.config;
@@ -84,15 +94,20 @@ void check_modes(const Subject& subject) {
           "which gathers matrices over all data ranks");
   refused(config.train.noise_scale_every > 0, "train.noise_scale_every",
           "which needs the gradients of one data rank alone");
-  const BatchSlices slices = batch_slices(config);
-  if (!slices.equal())
-    refuse(
-        subject, key,
-        "{} above parallel.tensor = {}, whose data ranks exchange rows in every micro-batch, but "
-        "they hold {} micro-batches; use auto, or train.global_batch in multiples of "
-        "train.micro_batch * parallel.data = {}",
-        ranks, config.parallel.tensor, slices.to_string(),
-        config.train.micro_batch * config.parallel.data);
+  Config other = config;
+  std::int64_t& global = other.train.global_batch;
+  if (share_evenly(other)) return;
+  std::vector<std::int64_t> fitting;
+  const std::int64_t rows = config.train.micro_batch;
+  for (const std::int64_t by : {-rows, rows}) {
+    for (global = config.train.global_batch; !share_evenly(other);)
+      global += by;
+    fitting.push_back(global);
+  }
+  refuse(subject, key,
+         "{} above parallel.tensor = {}, whose data ranks exchange rows in every micro-batch, but "
+         "hold {} micro-batches; use auto, or train.global_batch {}",
+         ranks, config.parallel.tensor, batch_slices(config).to_string(), any_of(fitting));
 }
 
 // ZeRO's groups of data ranks and those that share experts are nested, and in layout mode nodes of
