@@ -15,7 +15,9 @@
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
 #include "models/config.h"
+#include "runtime/checkpoint/directory.h"
 #include "runtime/device/gpu_facts.h"
+#include "runtime/telemetry/run_directory.h"
 #include "runtime/train/signal_requests.h"
 
 namespace trireme {
@@ -64,7 +66,10 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (given.parallel.pipeline == 1 && !given.parallel.search && !given.device.share)
     load_kernels_when_used();
   if (given.parallel.search) given = choose_layout(process, given, where);
-  Config config = resolve_config(given, process.environment(), &where);
+  Environment place = process.environment();
+  const auto found = list_checkpoints(RunDirectory::checkpoints_in(given.run.directory));
+  if (!found.empty() && !arguments.start.overwrite) place.steps_done = found.back().step;
+  Config config = resolve_config(given, place, &where);
   if (arguments.print_config) {
     if (process.mpi.rank() == 0) fmt::print("{}", to_yaml(config, &where));
     return;

@@ -287,6 +287,7 @@ struct Environment {
   int capability = 0;  // compute capability of the first GPU, 90 for 9.0; 0: not known
   // Number of each rank's host; empty: not known.
   std::vector<int> hosts{};
+  std::int64_t steps_done = 0;  // of the run that goes on: earlier sizes of its batch are past
 };
 
 // The origin of each value, for messages of rules that run after reading.

@@ -141,6 +141,11 @@ TEST(ParallelRules, BatchesThatGrowFitTheLayoutAtEverySize) {
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:32]"), "train.steps=100"}),
               HasSubstr("grows to 32 samples at step 100, which a run of train.steps = 100 does "
                         "not reach"));
+  // Sizes of steps that a run has done need not fit the ranks that it goes on with.
+  const std::vector<std::string> grown{ramp("[0:8, 50:32]"), "train.micro_batch=4"};
+  EXPECT_THAT(refusal(gpt, grown, ranks(4)), HasSubstr("8 samples from step 0 on"));
+  EXPECT_THAT(refusal(gpt, grown, {.ranks = 4, .steps_done = 49}), HasSubstr("8 samples"));
+  EXPECT_EQ(resolved(gpt, grown, {.ranks = 4, .steps_done = 50}).parallel.data, 4);
   EXPECT_THAT(refusal(gpt, {"train.batch_ramp_form=linear"}),
               HasSubstr("set a ramp, or remove this key"));
   EXPECT_THAT(refusal(gpt, {ramp("[0:8, 100:8, 200:32]")}), HasSubstr("sizes must grow"));

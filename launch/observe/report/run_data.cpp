@@ -97,7 +97,9 @@ void read_settings(RunData& run) {
       const ParallelConfig& parallel = config.parallel;
       const std::int64_t ranks = parallel.ranks();
       const auto given = static_cast<int>(ranks > 0 ? ranks : std::max(run.start.ranks, 1));
-      run.figures = model_figures(resolve_config(config, planned_environment(given, config)));
+      Environment place = planned_environment(given, config);
+      place.steps_done = config.train.steps;
+      run.figures = model_figures(resolve_config(config, place));
       add_measured_memory(run.figures, run.directory);
     });
   });

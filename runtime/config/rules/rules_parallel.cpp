@@ -365,7 +365,8 @@ void check_ramp(const Subject& subject) {
            sizes, most_sizes);
   const BatchRamp ramp(points, train.batch_ramp_form);
   for (const BatchRamp::Phase& phase : ramp.phases()) {
-    if (!ramp_fits(config, phase.size)) {
+    const bool past = phase.size < ramp.size_at(subject.environment.steps_done);
+    if (!past && !ramp_fits(config, phase.size)) {
       const bool between = std::ranges::find(points, phase.size, &BatchRamp::Point::size) ==
                            points.end();  // interpolated, not in the list
       refuse(subject, key,
