@@ -57,13 +57,6 @@ SamplePass::SamplePass(Session& session, PipelineRunner& runner, const Dataset& 
       host_(*session.device, data.layout(), rows_, MemoryKind::host),
       device_(*session.device, data.layout(), rows_, MemoryKind::device) {
   const ModelTraits& traits = session.traits();
-  const bool classifies = traits.targets.kind == TargetKind::label;
-  if (!classifies && !traits.generates) {
-    fail(ExitCode::config,
-         "telemetry.samples_every: {}: model.family: {} neither continues texts nor classifies "
-         "images; use 0",
-         session.config.telemetry.samples_every, session.config.model.family);
-  }
   if (session.world->rank() == 0 && traits.input == InputKind::tokens)
     words_.emplace(session.config.run.directory, "", traits.vocabulary);
   classes_ = data.id_names().classes;

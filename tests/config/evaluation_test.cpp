@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluations: their times, the target that ends a run, MLPerf's log; and seeds from the clock.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "runtime/config/batch_ramp.h"
@@ -164,6 +165,16 @@ TEST(ConfigEvaluation, WindowsNeedMapsOfClassesPatchesAndWholeSamples) {
   EXPECT_THAT(refusal(cosmoflow, unet({})), HasSubstr("0.5 without data.patches"));
   EXPECT_THAT(refusal(cosmoflow, unet({"data.patches=true", "data.damaged=skip"})),
               HasSubstr("0.5 with data.damaged: skip"));
+}
+
+TEST(EvaluationRules, SamplesNeedAModelThatContinuesTextsOrClassifies) {
+  const std::vector<std::string> set{"telemetry.samples_every=2", "telemetry.tensorboard=true"};
+  for (const char* const family : {"gpt2", "resnet", "llama, head: classes"})
+    EXPECT_NO_THROW(
+        (void)resolved(fmt::format("model: {{family: {}}}\ndata: {{path: x}}\n", family), set));
+  EXPECT_THAT(refusal(cosmoflow, set), HasSubstr("telemetry.samples_every"));
+  EXPECT_THAT(refusal("model: {family: bert, mask_token: 1}\ndata: {path: x}\n", set),
+              HasSubstr("telemetry.samples_every"));
 }
 
 }  // namespace

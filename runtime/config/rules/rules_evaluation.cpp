@@ -154,6 +154,14 @@ void check_evaluation(const Subject& subject) {
   check_best(subject);
   check_windows(subject);
   check_mllog(subject);
+  const std::int64_t samples = subject.config.telemetry.samples_every;
+  const TargetKind kind = subject.family().targets(subject.config.model).kind;
+  const bool shown =
+      kind == TargetKind::label || (kind == TargetKind::tokens && subject.limits.documents);
+  if (samples > 0 && !shown)
+    refuse(subject, "telemetry.samples_every",
+           "{} with model.family: {}, which neither continues texts nor classifies; use 0", samples,
+           subject.config.model.family);
 }
 
 }  // namespace trireme::config
