@@ -276,8 +276,10 @@ ChannelScale load_scale(const FieldSource& source) {
     scale.multiply.push_back(range > 0 ? static_cast<float>(1 / range) : 1.0F);
     if (!std::isfinite(scale.subtract.back()) || !std::isfinite(scale.multiply.back()) ||
         !std::isfinite(range) || range < 0)
-      fail(ExitCode::data, "{}: channel {}: {} and {} cannot scale values in float32", pairs.source,
-           channel, low, pairs.second[at]);
+      fail(ExitCode::data,
+           "{}: channel {}: {} and {} cannot scale values in float32; give others (data.mean and "
+           "data.std, or data.statistics), or use data.scaling: none",
+           pairs.source, channel, low, pairs.second[at]);
   }
   return scale;
 }

@@ -137,8 +137,8 @@ void check_unet(const config::Subject& subject) {
   if (model.depth > 0) shortest = std::min(shortest, model.depth);
   const std::int64_t fits = std::bit_width(static_cast<std::uint64_t>(shortest)) - 1;
   if (model.levels > fits) {
-    refuse(subject, "model.levels", "{} halvings of {} leave less than one; use {} or fewer",
-           model.levels, shortest, fits);
+    refuse(subject, "model.levels", "{} halvings of {} leave less than one; use {}", model.levels,
+           shortest, fits > 0 ? fmt::format("{} or fewer", fits) : "samples of 2 or more pixels");
   }
   if (model.filters_of(model.levels) > max_filters) {
     refuse(subject, "model.filters", "{} grow to {} at the bottom, more than {}; use {} or less",

@@ -27,7 +27,7 @@ std::string describe(const StopTarget& target, double value) {
 
 std::string describe(const StopTarget& target, const ReachedTarget& reached) {
   if (!reached.is_patience()) return describe(target, reached.value);
-  return fmt::format("{} evaluations in a row were no better than the best", reached.value);
+  return fmt::format("{} evaluations in a row set no new best", reached.value);
 }
 
 }  // namespace trireme

@@ -61,5 +61,16 @@ TEST(CpuFeatures, NativeBf16FollowsTheProcessor) {
   EXPECT_EQ(Device::create(DeviceType::cpu)->has_native_bf16(), cpu_has_bf16());
 }
 
+TEST(CpuFeatures, NativeBf16FollowsTheLimitOfTheLibraryThatMultiplies) {
+  for (const char* const limit : {"AVX2", "sse41", "AVX"}) {
+    ::setenv("DNNL_MAX_CPU_ISA", limit, 1);
+    EXPECT_FALSE(cpu_has_bf16()) << limit;
+  }
+  const bool unlimited = (::unsetenv("DNNL_MAX_CPU_ISA"), cpu_has_bf16());
+  ::setenv("DNNL_MAX_CPU_ISA", "AVX512_CORE_AMX", 1);
+  EXPECT_EQ(cpu_has_bf16(), unlimited);
+  ::unsetenv("DNNL_MAX_CPU_ISA");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -123,10 +123,12 @@ void refuse_non_finite(Session& session, const LoadedWeights& weights, const std
   if (!found.empty())
     fail(ExitCode::non_finite, "{}: {} holds NaN or infinity in {}", result, weights.describe(),
          found);
-  fail(ExitCode::non_finite,
-       "{}: the weights of {} are finite, but their matmuls overflow in precision: {}; try --set "
-       "precision=fp32",
-       result, weights.describe(), name_of(session.config.precision));
+  const Precision precision = session.config.precision;
+  fail(ExitCode::non_finite, "{}: the weights of {} are finite, but {}", result, weights.describe(),
+       precision == Precision::fp32
+           ? "not what they make of these inputs; trireme data inspect shows NaN and infinity"
+           : fmt::format("their matmuls overflow in precision: {}; try --set precision=fp32",
+                         name_of(precision)));
 }
 
 namespace {

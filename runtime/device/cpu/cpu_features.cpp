@@ -4,7 +4,9 @@
 #include "runtime/device/cpu/cpu_features.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "runtime/device/cpu/cpu_feature_bits.h"
@@ -33,6 +35,12 @@ CpuFeatures present_features() noexcept {
 
 bool cpu_has_bf16() noexcept {
 #if defined(__x86_64__)
+  // Below AVX-512, to which the user may limit it, oneDNN has no products of bf16.
+  const char* limit = getenv("ONEDNN_MAX_CPU_ISA");
+  if (limit == nullptr) limit = getenv("DNNL_MAX_CPU_ISA");
+  if (limit != nullptr && (strncasecmp(limit, "SSE", 3) == 0 ||
+                           strncasecmp(limit, "AVX2", 4) == 0 || strcasecmp(limit, "AVX") == 0))
+    return false;
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512bf16") != 0 || __builtin_cpu_supports("amx-bf16") != 0;
 #else

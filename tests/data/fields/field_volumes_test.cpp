@@ -222,6 +222,13 @@ TEST_F(VolumeData, TransformComesBeforeScalingAndStatisticsFollowIt) {
   expect_error(
       ExitCode::data, [&] { static_cast<void>(load_scale(scaled)); }, "statistics.json",
       "data.transform: log1p");
+  FieldSource tiny = one;
+  tiny.transform = InputTransform::none;
+  tiny.scaling = Scaling::mean_std;
+  tiny.mean = {0};
+  tiny.std = {1e-40};
+  expect_error(
+      ExitCode::data, [&] { static_cast<void>(load_scale(tiny)); }, "data.std", "1e-40");
 
   {
     const H5 file = change_hdf5(path("a.h5"));
