@@ -65,11 +65,15 @@ give_secret() {
 #   checkpoint        asks the ranks for one
 #   stop SIGNAL       stops them with a checkpoint, by TERM or INT; exit code 75
 #   end_at_once       kills them; exit code 130
+#
+# It is called once the job runs. Until then the script keeps the last signal in `early`; a checkpoint would save nothing.
 heed_signals() {
   interrupted=false
   trap checkpoint USR1
   trap 'stop TERM' TERM
   trap 'if $interrupted; then end_at_once; else interrupted=true && stop INT; fi' INT
+  if [[ ${early:-} == INT ]]; then interrupted=true; fi
+  if [[ ${early:-USR1} != USR1 ]]; then stop "$early"; fi
 }
 
 # wait_for PROCESS: waits across signals that interrupt a wait. Sets `code`.
@@ -84,6 +88,13 @@ wait_for() {
   wait "$1" 2>/dev/null
   late=$?
   ((late == 127)) || code=$late
+}
+
+# temporary_file NAME: makes and prints one.
+temporary_file() {
+  mktemp "${TMPDIR:-/tmp}/$1.XXXXXX" 2>/dev/null && return
+  echo "${0##*/}: no file can be made in ${TMPDIR:-/tmp}: free space there, or set TMPDIR to a directory of this host to write to" >&2
+  return 1
 }
 
 # --- A run as a command in the background. The script defines note TEXT... and run, the run's directory.
@@ -115,6 +126,10 @@ stop_run() {
 run_once() {
   local name=$1
   shift
+  if [[ -n $stopping ]]; then
+    code=$requeue_code
+    return
+  fi
   metrics_before=$(state_of_metrics)
   export TRIREME_START_TIME
   TRIREME_START_TIME=$(date '+%s')

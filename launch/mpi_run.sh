@@ -18,6 +18,7 @@
 # after a second Ctrl-C. It names a rank that was ended by a signal (mpirun returns 128 + the signal), and a lost host.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
@@ -48,7 +49,7 @@ for variable in OMP_NUM_THREADS LD_LIBRARY_PATH CUDA_DEVICE_ORDER SLURM_JOB_STAR
 done
 
 # Output goes to a file: daemons that outlive a job would hold a pipe open.
-log=$(mktemp "${TMPDIR:-/tmp}/trireme-mpirun.XXXXXX")
+log=$(temporary_file trireme-mpirun) || exit 1
 # A child that is killed before its exec also runs this trap.
 trap '[[ $BASHPID != "$$" ]] || rm -f "$log"' EXIT
 # Ctrl-C reaches this script only. If it is killed, mpirun ends with it.

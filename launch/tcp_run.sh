@@ -15,6 +15,7 @@
 # script is killed its ranks are told to stop.
 # shellcheck disable=SC2317  # functions that traps call
 set -uo pipefail
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [[ ! ${1:-} =~ ^[1-9][0-9]*$ || $# -lt 2 ]]; then
@@ -47,6 +48,7 @@ if ((hosts > 1)); then
   # Under Kubernetes the first host's name resolves only some time after its start.
   for _ in {1..600}; do
     getent hosts "$MASTER_ADDR" >/dev/null && break
+    [[ ${early:-USR1} == USR1 ]] || exit "$requeue_code"
     sleep 1
   done
 else
@@ -74,11 +76,11 @@ end_at_once() {
   to_ranks KILL
   ended_at_once=true
 }
-heed_signals
 for ((rank = index * ranks; rank < (index + 1) * ranks; ++rank)); do
   RANK=$rank "${dies_with_us[@]}" "$@" &
   rank_of[$!]=$rank
 done
+heed_signals
 
 ends=() launcher_code=0 named=""
 took_end_of() {

@@ -3,7 +3,7 @@
 # Sourced by train.sbatch: what Slurm granted to this job, per node, and the ranks that fit.
 #
 #   read_allocation     sets node_names, node_cpus, node_gpus, node_tasks: one value per node, in the job's order
-#   place_ranks         sets node_ranks, ranks, per_node (of the fullest node), cores (per rank) and even (all
+#   place_ranks WORD... sets node_ranks, ranks, per_node (of the fullest node), cores (per rank) and even (all
 #                       nodes have the same number), or `problem`, a sentence for the user, and returns 1
 #
 # Slurm's variables give GPUs of the first node only, so all come from the controller.
@@ -62,6 +62,17 @@ granted_text() {
   echo "$text"
 }
 
+# Whether a command's words, or else the config among them, choose device.type: cpu. Many sites grant GPUs unasked.
+computes_on_cpu() {
+  local word type="" config=""
+  for word in "$@"; do
+    if [[ $word == *device.type=* ]]; then type=${word##*device.type=}; fi
+    if [[ -z $config && $word == *.y*ml && -f $word ]]; then config=$word; fi
+  done
+  if [[ -z $type && -n $config ]]; then type=$(awk '/^[^ #]/ { device = /^device:/ } device && /type: *cpu/ { print "cpu" }' "$config"); fi
+  [[ $type == cpu ]]
+}
+
 # The count that decides a node's ranks.
 rank_source() {
   local gpus
@@ -70,6 +81,8 @@ rank_source() {
     if [[ -n ${SLURM_NTASKS:-} ]]; then echo task; else echo cpu; fi
   elif [[ -z ${SLURM_NTASKS:-} || "${node_tasks[*]}" == "${node_gpus[*]}" ]]; then
     echo gpu
+  elif computes_on_cpu "$@"; then
+    echo "${TRIREME_RANK_PER:-task}"
   else
     echo "${TRIREME_RANK_PER:-}"
   fi
@@ -77,7 +90,7 @@ rank_source() {
 
 place_ranks() {
   local source index each
-  source=$(rank_source)
+  source=$(rank_source "$@")
   case $source in
     gpu) node_ranks=("${node_gpus[@]}") ;;
     task) node_ranks=("${node_tasks[@]}") ;;

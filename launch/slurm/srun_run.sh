@@ -9,11 +9,12 @@
 # start the ranks. Removes what killed ranks leave in shared memory on their nodes.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
 
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=launch/job.sh
 source "$launch/job.sh"
-log=$(mktemp "${TMPDIR:-/tmp}/trireme-srun.XXXXXX")
+log=$(temporary_file trireme-srun) || exit 1
 trap 'rm -f "$log"' EXIT
 exec {messages}> >(tee "$log" >&2)
 copier=$!
@@ -22,8 +23,8 @@ started=$(date +%s)
 setsid srun "$@" 2>&"$messages" &
 step=$!
 exec {messages}>&-
-# To the ranks of every step, not to the batch script.
-to_ranks() { scancel --signal="$1" "$SLURM_JOB_ID"; }
+# To the ranks of every step, not to the batch script. scancel repeats its errors, and where Slurm ends the job it is late.
+to_ranks() { scancel --signal="$1" "$SLURM_JOB_ID" --quiet 2>&1 | sort -u >&2; }
 checkpoint() { to_ranks USR1; }
 stop() { to_ranks TERM; }
 ended_at_once=false

@@ -9,6 +9,7 @@
 # its ranks, or loses them before the first step of training (code 5), is retried TRIREME_START_RETRIES times (default
 # 2). TERM and Ctrl-C stop it with a checkpoint.
 set -u
+early="" && trap 'early=TERM' TERM && trap 'early=INT' INT  # until stop_run is there
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 note() { echo "step_run.sh: $*" >&2; }
@@ -36,6 +37,10 @@ read_allocation
 gpus=$(sum_of "${node_gpus[@]}") cores=$(sum_of "${node_cpus[@]}")
 ((ranks <= cores)) || [[ -n ${SLURM_OVERCOMMIT:-} ]] ||
   die "$ranks ranks need as many cores, and Slurm granted $cores ($(granted_text)); allocate more (--ntasks=$ranks)"
+if ((gpus > 0)) && computes_on_cpu "$@"; then
+  unset SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK
+  gpus=0 options=(--gres=none "${options[@]}")
+fi
 ((gpus == 0 || ranks <= gpus)) ||
   die "$ranks ranks need as many GPUs, and Slurm granted $gpus ($(granted_text)); allocate more (--gpus-per-task=1)"
 # At least, on the fullest node.
@@ -54,5 +59,6 @@ source "$here/../job.sh"
 run=$(run_directory_in "$@")
 trap 'stop_run TERM' TERM
 trap 'stop_run INT' INT
+[[ -z $early ]] || stop_run "$early"
 run_at_last run "$here/srun_run.sh" --mpi=pmix --kill-on-bad-exit=1 --distribution=block:block,Pack --ntasks="$ranks" "${options[@]}" "$@"
 exit "$code"

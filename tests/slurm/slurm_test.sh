@@ -14,7 +14,7 @@ done
 lacks=$(network_lacks)
 [[ -z $lacks ]] || skip "$lacks"
 
-cases=${*:-launchers detection allocation codes start site kill restart sweep requeue time_limit cancel preemption accounts study allocation_study ablation usage campaign}
+cases=${*:-launchers detection allocation codes start site kill restart sweep requeue signals scripts time_limit cancel preemption accounts study allocation_study ablation usage campaign}
 accounting=""
 if [[ " $cases " == *" accounts "* ]]; then
   accounting=accounting
@@ -141,13 +141,22 @@ check_allocation() {
   expect_text "^rank 1 .* sees GPUs 0,1"
 
   begin "more tasks than GPUs are refused"
-  submit --ntasks=2 --gpus-per-node=1 -- config.yaml
+  sed 's/type: cpu/type: auto/' config.yaml >gpu.yaml
+  submit --ntasks=2 --gpus-per-node=1 -- gpu.yaml
   finish_job "$job" 30
   expect_code 2
   expect_text "Slurm granted \(n1: 2 tasks, 1 GPUs, 2 cores\); ask for as many tasks as GPUs"
   begin "unless that is meant"
-  TRIREME_RANK_PER=task submit --ntasks=2 --gpus-per-node=1 -- config.yaml
+  TRIREME_RANK_PER=task submit --ntasks=2 --gpus-per-node=1 -- gpu.yaml
   finish_job "$job" 30
+  expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
+  begin "or the ranks compute on the CPU"
+  submit --ntasks=2 --gpus-per-node=1 -- config.yaml
+  finish_job "$job" 30
+  expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
+  begin "and in steps of an allocation"
+  log=$place/step.log
+  salloc --quiet --ntasks=2 --gpus-per-node=1 "$repository/launch/slurm/step_run.sh" 2 -- "$place/rank" train config.yaml >"$log" 2>&1
   expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
   begin "fewer cores than ranks are refused"
   submit --nodes=1 --gpus-per-node=2 -- config.yaml
@@ -155,7 +164,7 @@ check_allocation() {
   expect_code 2
   expect_text "n1 has 1 cores for 2 ranks; add --cpus-per-gpu=N"
   begin "a scaling point with fewer GPUs than ranks is refused"
-  "$trireme" scale config.yaml --launcher sbatch --ranks 2 --repeats 1 --warmup 1 --steps 2 --launcher-options "--gpus-per-node=1" --out few >study.log 2>&1
+  "$trireme" scale gpu.yaml --launcher sbatch --ranks 2 --repeats 1 --warmup 1 --steps 2 --launcher-options "--gpus-per-node=1" --out few >study.log 2>&1
   code=$? log=$place/study.log
   expect_code 1
   expect_text "code 2.*ask for as many tasks as GPUs"
@@ -308,6 +317,49 @@ check_requeue() {
     expect_text "start 0, 4 ranks"
     [[ $(field "$job" Restarts) == 1 ]] || complain "one restart, got $(field "$job" Restarts)"
   done
+}
+
+# Slurm's signals while the script prepares, and after a limit that the engine does not know.
+check_signals() {
+  begin "the time limit is near before the run begins"
+  printf '[[ -e %s/prepared ]] || { touch %s/prepared; sleep 2; }\n' "$place" "$place" >site.sh
+  TRIREME_SITE=$place/site.sh submit "${four_ranks[@]}" -- config.yaml
+  wait_until 20 test -e prepared || complain "the site's hook"
+  scancel -b -s USR1 "$job"
+  finish_job "$job" 60
+  expect_code 0
+  expect_text "start 1,"
+  begin "the time limit is shortened"
+  go_on_briefly "$place/rank" "$trireme"
+  TRIREME_BINARY=$place/rank submit --time=50 "${four_ranks[@]}" -- config.yaml "${long[@]}"
+  wait_until 40 training "runs/$job" || complain "training to begin"
+  scontrol update "jobid=$job" timelimit=30
+  scancel -b -s USR1 "$job"
+  expect_same_bits
+  [[ $(field "$job" Restarts) == 1 ]] || complain "one restart, got $(field "$job" Restarts)"
+}
+
+# The script in an allocation, and from a batch script of the user (see launch/slurm/README.md).
+check_scripts() {
+  local scripts=$repository/launch/slurm
+  begin "from salloc"
+  log=$place/salloc.log
+  salloc --quiet "${four_ranks[@]}" "$scripts/train.sbatch" config.yaml --set run.directory=runs/salloc >"$log" 2>&1
+  code=$?
+  expect_code 0
+  expect_text "4 ranks, 2,2 on n"
+  begin "from a script of one's own"
+  printf '%s\n' "#!/bin/bash" "#SBATCH --requeue --open-mode=append --signal=B:USR1@300" "exec $scripts/train.sbatch config.yaml --set run.directory=runs/own \"\$@\"" >own.sh
+  go_on_briefly "$place/rank" "$trireme"
+  export TRIREME_BINARY=$place/rank
+  job=$(sbatch --parsable --output=slurm-%j.out "${four_ranks[@]}" own.sh "${long[@]}")
+  log=$place/slurm-$job.out
+  wait_until 40 training runs/own || complain "training to begin"
+  scancel -b -s USR1 "$job"
+  expect_same_bits
+  begin "plain srun: rank 0 alone complains"
+  srun --quiet --mpi=none -n 2 "$trireme" train config.yaml >"$place/plain.log" 2>&1
+  expect_equal "$(grep -c 'error: 2 processes' "$place/plain.log")" 1 "messages"
 }
 
 # The engine knows the end of the allocation. The limit is shorter than the assumed time of an untimed save: the first

@@ -298,5 +298,15 @@ expect "another secret" "$(tcp_code 'echo "$TRIREME_SECRET"')" 0
 expect "a secret of the user's" "$(TRIREME_SECRET=of-the-user tcp_code '[[ $TRIREME_SECRET == of-the-user ]]')" 0
 expect "a file of the user's" "$(TRIREME_SECRET_FILE=/x tcp_code '[[ -z ${TRIREME_SECRET:-} ]]')" 0
 expect "a number of hosts that is none" "$(HOSTS=two tcp_code true)" 2
+mkdir "$place/names"
+printf '#!/bin/sh\n: >"%s/looked_up"\nexit 1\n' "$place" >"$place/names/getent"
+chmod +x "$place/names/getent"
+PATH=$place/names:$PATH HOSTS=2 MASTER_ADDR=a MASTER_PORT=9 TRIREME_SECRET=of-the-user "$launch/tcp_run.sh" 2 true &
+until [[ -e $place/looked_up ]]; do sleep 0.05; done
+kill -s TERM $!
+wait $!
+expect "a TERM before the ranks start" $? 75
+expect "no place for mpirun's output" "$(TMPDIR=$place/none "$launch/mpi_run.sh" -np 1 true >"$place/said" 2>&1; echo $?)" 1
+expect_said "the variable" "$place/none.*TMPDIR"
 expect "hosts without a secret" "$(HOSTS=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 tcp_code true)" 2
 exit $failed
