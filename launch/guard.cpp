@@ -16,6 +16,7 @@
 #include <new>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -35,7 +36,7 @@ namespace {
   // Most errors (config, data) occur on all ranks: rank 0 then prints and ends the job before the
   // others do, which takes it some tenths of a second while MPI is not up.
   if (launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  print_error(message);
+  if (!message.empty()) print_error(message);
   abort_job(static_cast<int>(code));
 }
 
@@ -58,10 +59,18 @@ int guarded_main(const std::function<int()>& body) {
     if (const int lost = flush_output(); code == 0 && lost != 0)
       fail(ExitCode::internal, "standard output cannot be written to: {}", std::strerror(lost));
     return code;
+  } catch (const SharedError& error) {
+    end_job(error.code(), launcher_rank() == 0 ? error.what() : "");
   } catch (const Error& error) {
     end_job(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     end_job(ExitCode::internal, "out of host memory");
+  } catch (const std::system_error& error) {
+    const bool thread = error.code() == std::errc::resource_unavailable_try_again;
+    end_job(ExitCode::internal,
+            thread ? "no more threads can be started: this user has too little memory (ulimit -v) "
+                     "or too many processes (ulimit -u, limits of the container)"
+                   : error.what());
   } catch (const std::exception& error) {
     end_job(ExitCode::internal, error.what());
   }
@@ -82,8 +91,8 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
       const CLI::RuntimeError& ended) {  // raised by the command itself, which printed the reason
     return end_job_alike(ended.get_exit_code());
   } catch (const CLI::ParseError& error) {
-    fail(ExitCode::config, "{}\nRun with --help for more information.",
-         usage_advice(app, words, error));
+    throw SharedError(ExitCode::config,
+                      usage_advice(app, words, error) + "\nRun with --help for more information.");
   }
 }
 

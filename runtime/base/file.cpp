@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 namespace trireme {
@@ -35,7 +38,7 @@ FileDescriptor open_regular_file(const std::string& path, ExitCode code) {
   if (!file.is_open() && errno == ENOENT) fail(code, "{}: there is no such file (ENOENT)", path);
   if (!file.is_open() && errno == EACCES)
     fail(code, "{}: this user may not read it (EACCES); change its permissions", path);
-  if (!file.is_open()) system_failed("open", path, code);
+  if (!file.is_open()) fail(code, "{}: cannot be opened: {}", path, std::strerror(errno));
   static_cast<void>(regular_file_size(file, path, code));
   return file;
 }
@@ -155,6 +158,11 @@ void write_failed(const std::string& call, const std::string& path, ExitCode cod
                                    : "the file size limit is reached (EFBIG, ulimit -f)";
     fail(code, "{}: {}; free space or choose another output directory", path, reason);
   }
+  // Of the place, not of the disk or of this program.
+  constexpr std::array of_place{EISDIR, EEXIST, ENOTDIR, ENAMETOOLONG, EROFS, EACCES, EPERM, ELOOP};
+  if (std::ranges::find(of_place, errno) != of_place.end())
+    fail(code, "{}: cannot be written: {}; move away what is there, or choose another place", path,
+         errno == EEXIST ? "a directory or another file is there" : std::strerror(errno));
   system_failed(call, path, code);
 }
 

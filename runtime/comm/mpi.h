@@ -12,6 +12,11 @@ namespace trireme {
 
 class StartWatch;
 
+// Of ranks that are not connected, when all of them fail alike: rank 0 alone prints it.
+class SharedError : public Error {
+  using Error::Error;
+};
+
 // Under mpirun or srun it owns MPI_Init_thread(MPI_THREAD_MULTIPLE)/MPI_Finalize. Otherwise
 // processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT connect by TCP (Kubernetes,
 // torchrun) if they share TRIREME_SECRET or a host; any other process is a job of one. Raises

@@ -18,7 +18,9 @@
 namespace trireme {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class FileTest : public testing::Test {
  protected:
@@ -136,6 +138,18 @@ TEST_F(FileTest, FullDeviceIsReported) {
 
   EXPECT_THAT(data_error([&] { write_fully(full, "/dev/full", data, ExitCode::data); }),
               HasSubstr("ENOSPC"));
+}
+
+TEST_F(FileTest, ADirectoryInAFilesPlaceIsNamedWithoutOurSource) {
+  std::filesystem::create_directory(path("metrics.jsonl"));
+  const OutputDirectory directory(directory_.string(), ExitCode::internal);
+
+  try {
+    static_cast<void>(directory.open("metrics.jsonl", O_WRONLY | O_CREAT));
+    ADD_FAILURE() << "nothing was raised";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(path("metrics.jsonl")), Not(HasSubstr(".cpp"))));
+  }
 }
 
 TEST_F(FileTest, AFullDiskIsNoFaultOfTheConfiguration) {

@@ -5,12 +5,14 @@
 //   task      rank 1 raises exit code 3 inside a task of its comm stream
 //   mismatch  ranks call different collectives through a checked group
 //   exit      rank 1 leaves with exit code 3 through abort_job, without an error
+//   hung      the same, and what abort_job calls does not return until its last resort
 //   kill      rank 1 is killed
 #include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/mpi.h"
 #include "runtime/device/cpu/cpu_stream.h"
 
@@ -26,6 +28,10 @@ void run(const MpiEnvironment& mpi, const std::string& mode) {
   device->fill_zero(*stream, buffer.data(), buffer.bytes());
 
   const bool odd = mpi.rank() == 1;
+  if (odd && mode == "hung") {
+    set_abort_hook([]() noexcept { static_cast<void>(std::raise(SIGALRM)); });
+    abort_job(3);
+  }
   if (odd && mode == "exit") {
     std::fputs("rank 1 leaves", stdout);  // abort_job must flush it
     abort_job(3);

@@ -14,6 +14,11 @@ inline constexpr std::chrono::milliseconds time_to_read_output{200};
 // abort_job() calls it right before the process ends, from any thread. One per process.
 void set_abort_hook(void (*hook)() noexcept) noexcept;
 
+// Ends the process with `code` in so many seconds, whatever blocks: the launcher may be gone, and a
+// call into it never returns, nor may a driver that stops its kernels. On a busy host an end in
+// order may take as long.
+void arm_last_resort(unsigned seconds, int code) noexcept;
+
 }  // namespace trireme
 
 namespace trireme::detail {

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <thread>
@@ -50,10 +51,12 @@ bool has_launcher() {
 void require_connected_ranks() {
   const int started = launched_ranks().value_or(1);
   if (started <= 1) return;
-  fail(ExitCode::communication,
-       "{} processes were started by a launcher that this program's MPI library does not support, "
-       "so they cannot find each other; use its own mpirun, or srun --mpi=pmix (srun --mpi=list)",
-       started);
+  throw SharedError(
+      ExitCode::communication,
+      fmt::format("{} processes were started by a launcher that this program's MPI library does "
+                  "not support, so they cannot find each other; use its own mpirun, or srun "
+                  "--mpi=pmix (srun --mpi=list)",
+                  started));
 }
 
 // All other groups are copies, so nothing else sends messages in this one.
@@ -188,6 +191,18 @@ void set_abort_hook(void (*hook)() noexcept) noexcept {
   abort_hook = hook;
 }
 
+void arm_last_resort(unsigned seconds, int code) noexcept {
+  static std::atomic<int> last_code;
+  last_code = code;
+  std::signal(SIGALRM, [](int) { _exit(last_code); });
+  alarm(seconds);
+  sigevent kill{};  // a thread inside a driver may not come to a handler
+  kill.sigev_signo = SIGKILL;
+  const itimerspec later{.it_interval = {}, .it_value = {.tv_sec = seconds + 3, .tv_nsec = 0}};
+  if (timer_t timer{}; timer_create(CLOCK_MONOTONIC, &kill, &timer) == 0)
+    static_cast<void>(timer_settime(timer, 0, &later, nullptr));
+}
+
 void abort_job(int code) noexcept {
   static std::atomic_flag entered = ATOMIC_FLAG_INIT;
   if (entered.test_and_set()) {
@@ -196,10 +211,7 @@ void abort_job(int code) noexcept {
   }
   std::fflush(stdout);
   std::fflush(stderr);
-  // If the launcher is gone too, MPI_Abort may never return, nor may a driver that stops its
-  // kernels; then the default action of SIGALRM ends the process.
-  std::signal(SIGALRM, SIG_DFL);
-  alarm(abort_patience_s);
+  arm_last_resort(abort_patience_s, code);
   if (detail::mpi_is_up()) std::this_thread::sleep_for(time_to_read_output);
   if (auto* const hook = abort_hook.load()) hook();
   if (detail::mpi_is_up()) detail::abort_mpi(code);

@@ -44,12 +44,6 @@ void write_file_now(const std::filesystem::path& path, const std::string& text) 
   write_fully(file, path, std::as_bytes(std::span(text)), ExitCode::internal);
 }
 
-// Ends the process even if later work blocks.
-void arm_last_resort() {
-  std::signal(SIGALRM, SIG_DFL);
-  alarm(last_resort_s);
-}
-
 std::thread start_thread(Watchdog* self, void (*body)(Watchdog*)) {
   // Only the main thread handles signals.
   sigset_t all;
@@ -182,7 +176,7 @@ void Watchdog::answer_notes() {
     if (asker >= leader) continue;
     led_by_ = asker;
     give_up_ = Clock::now() + end_patience;
-    arm_last_resort();
+    arm_last_resort(last_resort_s, static_cast<int>(ExitCode::communication));
   }
 }
 
@@ -214,7 +208,7 @@ void Watchdog::look_for_stuck_step(Clock::time_point before) {
 }
 
 void Watchdog::ask() {
-  arm_last_resort();
+  arm_last_resort(last_resort_s, static_cast<int>(ExitCode::communication));
   give_up_ = Clock::now() + answer_patience;
   dump(report_->headline());
   for (const WatchReport::Question& question : report_->questions()) {

@@ -52,9 +52,9 @@ std::thread start_worker(const std::shared_ptr<StreamCore>& core, StreamKind kin
     pthread_setname_np(worker.native_handle(),
                        kind == StreamKind::copy ? "trireme-copy" : "trireme-comm");
     return worker;
-  } catch (const std::system_error& error) {
+  } catch (const std::system_error&) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    library_failed("starting a stream's worker thread", error.what());
+    throw;
   }
 }
 

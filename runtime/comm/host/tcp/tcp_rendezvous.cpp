@@ -48,6 +48,22 @@ sockaddr_in resolve(const TcpPlace& place) {
   return address;
 }
 
+// Where a process listens whom others reach at `address`. A host's own name often means loopback on
+// that host alone (Debian: 127.0.1.1 in /etc/hosts), and other hosts know another address of it.
+sockaddr_in place_to_listen(const TcpPlace& place, sockaddr_in address) {
+  if (!is_loopback(address) || place.address == "localhost" || place.address.starts_with("127."))
+    return address;
+  if (place.secret.given()) {
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+  } else if (place.rank == 0) {
+    log::get("comm").warn(
+        "MASTER_ADDR={} is {} on this host (/etc/hosts), and without TRIREME_SECRET only its own "
+        "ranks may join",
+        place.address, text_of(address));
+  }
+  return address;
+}
+
 std::string seconds_text(const TcpPlace& place) {
   return fmt::format("{:g} s ({})", place.patience_seconds, start_seconds_variable);
 }
@@ -139,24 +155,14 @@ FileDescriptor knock(const Host& host, const TcpPlace& place, const Sockets& soc
   }
 }
 
-// Warns if the master's name means loopback here, because other hosts get the same name.
-void warn_of_loopback(const TcpPlace& place, const sockaddr_in& address) {
-  if (!is_loopback(address) || place.address == "localhost" || place.address.starts_with("127."))
-    return;
-  log::get("comm").warn(
-      "MASTER_ADDR={} is {} on this host (/etc/hosts), which other hosts cannot reach; if the job "
-      "has other hosts, give the host's network address",
-      place.address, text_of(address));
-}
-
 // Rank 0 accepts all ranks, then sends the address table.
 void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
               TcpClock::time_point limit) {
-  warn_of_loopback(place, address);
-  TcpDoor door = with_context(fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens, "
-                                          "must be an address of its host and a free port",
-                                          place.address, place.port),
-                              [&] { return TcpDoor(house_of(place), address); });
+  TcpDoor door =
+      with_context(fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens, "
+                               "must be an address of its host and a free port",
+                               place.address, place.port),
+                   [&] { return TcpDoor(house_of(place), place_to_listen(place, address)); });
   std::vector<TableEntry> table(sockets.size());
   const auto judge = [&](int rank) {
     FileDescriptor& socket = sockets[static_cast<std::size_t>(rank)];
@@ -203,7 +209,7 @@ void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
   // Other ranks reach this rank at the address that rank 0 sees.
   const auto with_door = [&](const FileDescriptor& socket) {
     if (!door) {
-      sockaddr_in where = own_address(socket);
+      sockaddr_in where = place_to_listen(place, own_address(socket));
       where.sin_port = 0;
       door.emplace(house_of(place), where);
       hello.port = door->address().sin_port;
@@ -222,6 +228,8 @@ void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
     to.sin_family = AF_INET;
     to.sin_addr.s_addr = entry.host;
     to.sin_port = entry.port;
+    // Rank 0 saw it at the loopback of their host.
+    if (is_loopback(to) && !is_loopback(address)) to.sin_addr = address.sin_addr;
     sockets[static_cast<std::size_t>(rank)] =
         knock({rank, to, fmt::format("rank {} at {}", rank, text_of(to))}, place, sockets,
               with_door, limit);
