@@ -280,7 +280,8 @@ void write_expectations(const std::string& directory, const ModelConfig& model,
   }
   const std::vector<NamedTensor> tensors = {
       inputs, {logits_name, {bytes(logits), DType::f32, fixed.logits_shape}}};
-  write_safetensors(directory + "/" + expectations_file, tensors, {{"format", "pt"}});
+  write_safetensors(directory + "/" + expectations_file, tensors, {{"format", "pt"}},
+                    ExitCode::internal);
   fmt::print("{}/{}: {} logits\n", directory, expectations_file, logits.size());
 }
 

@@ -347,7 +347,7 @@ void export_adapter(const RunState& from, const Config& config, const Destinatio
            name);
   for (const char* const name : {adapter_file, peft_config})
     refuse_to_replace(destination.to + "/" + name, destination);
-  make_directory(destination.to);
+  const OutputPlace made(destination.to);
   StoredReader reader(stored);
   write_safetensors(destination.to + "/" + adapter_file, tensors,
                     {{"format", "pt"}, {digest_key, base_digest(stored, saved)}},
@@ -393,7 +393,7 @@ void import_adapter(const std::string& from, const RunState& base, const Config&
          base.path);
   for (const char* const name : {"/config.yaml", "/weights.safetensors"})
     refuse_to_replace(destination.to + name, destination);
-  make_directory(destination.to);
+  const OutputPlace made(destination.to);
   std::vector<PlannedTensor> tensors;
   std::map<std::string, std::string> theirs;
   for (const auto& [name, tensor] : stored.tensors)

@@ -47,12 +47,20 @@ void refuse_to_replace(const std::string& path, const Destination& destination) 
   fail(ExitCode::config, "--out: {} exists; give another place, or --force to replace it", path);
 }
 
-void make_directory(const std::string& path) {
+OutputPlace::OutputPlace(const std::string& path) {
   std::error_code error;
+  for (fs::path part = fs::absolute(path / fs::path()).parent_path(); !fs::exists(part, error);
+       part = part.parent_path())
+    made_ = part;
   fs::create_directories(path, error);
   if (error)
-    fail(ExitCode::config, "--out: cannot make the directory {}: {}; give another place", path,
-         error.message());
+    fail(code_of_failed_write(error.value(), ExitCode::config),
+         "--out: cannot make the directory {}: {}; give another place", path, error.message());
+}
+
+OutputPlace::~OutputPlace() {
+  std::error_code ignored;
+  if (!made_.empty() && std::uncaught_exceptions() > errors_) fs::remove_all(made_, ignored);
 }
 
 std::string text_files_of(const std::string& state) {
@@ -260,10 +268,10 @@ struct Part {
   std::int64_t first;  // element
 };
 
-// Creates a run directory for Hugging Face's config and weights, before other output. Returns
+// Checks the run directory to make of Hugging Face's config and weights, before any output. Returns
 // unsupported parts of the tokenizer, or "".
-std::string make_run(const std::string& from, const ModelConfig& model,
-                     const Destination& destination) {
+std::string check_run(const std::string& from, const ModelConfig& model,
+                      const Destination& destination) {
   if (fs::exists(destination.to + "/metrics.jsonl"))
     fail(ExitCode::config,
          "--out: {} is the directory of a run that has trained; give another place",
@@ -271,9 +279,7 @@ std::string make_run(const std::string& from, const ModelConfig& model,
   for (const char* const name : {"/config.yaml", "/weights.safetensors"})
     refuse_to_replace(destination.to + name, destination);
   static_cast<void>(end_tokens_of_run(directory_of(from)));  // refuses those that are broken
-  std::string unread = check_tokenizer(directory_of(from), traits_of(model).vocabulary);
-  make_directory(destination.to);
-  return unread;
+  return check_tokenizer(directory_of(from), traits_of(model).vocabulary);
 }
 
 // Removes weights that fail the check.
@@ -371,7 +377,7 @@ void export_weights(const RunState& from, const Config& config, const Destinatio
   if (const std::string unread = check_tokenizer(beside, traits_of(config.model).vocabulary);
       !unread.empty())
     fmt::print("the tokenizer is copied, but cannot be used here: {}\n", unread);
-  make_directory(destination.to);
+  const OutputPlace made(destination.to);
   remove_hf_weights(destination.to);
   const std::size_t files =
       write_hf_weights(destination.to, tensors, options.shard_bytes, [&](std::size_t i) {
@@ -470,7 +476,9 @@ void import_weights(const std::string& from, const ModelConfig& model,
   if (batches) metadata[batches_key] = fmt::format("{}", *batches);
   if (!reinitialise.empty())
     metadata[lacking_key] = fmt::format("{}", fmt::join(reinitialise, " "));
-  const std::string unread = alone ? "" : make_run(from, model, destination);
+  const std::string unread = alone ? "" : check_run(from, model, destination);
+  std::optional<OutputPlace> made;
+  if (!alone) made.emplace(destination.to);
   const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
   write_safetensors(file, tensors, metadata,
                     [&](std::size_t i) { return to_ours(pairs[i], weights); });

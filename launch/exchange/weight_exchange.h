@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,19 @@ void import_weights(const std::string& from, const ModelConfig& model,
 
 // Raises ExitCode::config if the path exists and may not be replaced.
 void refuse_to_replace(const std::string& path, const Destination& destination);
-// Also its parents; raises ExitCode::config if that fails.
-void make_directory(const std::string& path);
+// Makes a directory and its parents; raises ExitCode::config if that fails. An error afterwards
+// removes what it made, with its files: a part of a model looks like one.
+class OutputPlace {
+ public:
+  explicit OutputPlace(const std::string& path);
+  ~OutputPlace();
+  OutputPlace(const OutputPlace&) = delete;
+  OutputPlace& operator=(const OutputPlace&) = delete;
+
+ private:
+  std::string made_;  // the first of the path that was not there
+  int errors_ = std::uncaught_exceptions();
+};
 // The directory of the run that contains weights or a checkpoint, for its tokenizer.
 [[nodiscard]] std::string text_files_of(const std::string& state);
 

@@ -2,6 +2,7 @@
 // `trireme checkpoint`: the output of its subcommands, and conversion of weights to Hugging Face
 // and back.
 #include <gmock/gmock.h>
+#include <sys/mount.h>
 
 #include "launch/exchange/hf_config.h"
 #include "models/llama/llama.h"
@@ -82,6 +83,24 @@ TEST_F(ExchangeTest, RoundTripsThroughHuggingFaceBitForBit) {
   ASSERT_EQ(back.size(), weights_.size());
   for (const WholeTensor& tensor : weights_)
     EXPECT_EQ(back.at(tensor.name), tensor.values) << tensor.name;
+}
+
+TEST_F(ExchangeTest, AFullDiskIsNamedAndNothingIsLeftThere) {
+  export_ours();
+  const std::string disk = directory_.file("disk");
+  std::filesystem::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=8k") != 0)
+    GTEST_SKIP() << "no right to mount a tmpfs here";
+  const auto fails = [&](std::vector<std::string> command) {
+    expect_error(
+        ExitCode::internal, [&] { run(command); }, disk + "/new/", "the disk is full");
+    EXPECT_TRUE(std::filesystem::is_empty(disk));
+  };
+
+  fails({"export", ours_, "--config", config_, "--out", disk + "/new/model"});
+  fails({"import", theirs_, "--out", disk + "/new/run"});
+
+  ::umount2(disk.c_str(), MNT_DETACH);
 }
 
 TEST_F(ExchangeTest, HasTheirNamesShapesAndConfig) {

@@ -70,10 +70,10 @@ std::vector<T> rounded_to(const std::vector<float>& values) {
 // write(file, place) writes the tensor with that index.
 template <typename Write>
 void write_items(const std::string& path, std::vector<Item> items,
-                 const std::map<std::string, std::string>& metadata, Write&& write) {
+                 const std::map<std::string, std::string>& metadata, ExitCode code, Write&& write) {
   put_in_order(path, items);
   const std::string header = safetensors::make_header(entries_of(items), metadata, path);
-  AtomicFile file(path, ExitCode::checkpoint);
+  AtomicFile file(path, code);
   file.write(header);
   for (const Item& item : items)
     write(file, item.place);
@@ -83,7 +83,7 @@ void write_items(const std::string& path, std::vector<Item> items,
 }  // namespace
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, ExitCode code) {
   std::vector<Item> items;
   for (const auto& [name, tensor] : tensors) {
     if (tensor.empty() && tensor.bytes() != 0) {
@@ -92,7 +92,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
     }
     items.push_back({name, tensor.dtype, tensor.shape, items.size()});
   }
-  write_items(path, std::move(items), metadata, [&](AtomicFile& file, std::size_t place) {
+  write_items(path, std::move(items), metadata, code, [&](AtomicFile& file, std::size_t place) {
     const Tensor& tensor = tensors[place].tensor;
     file.write(std::span<const std::byte>(tensor.data, tensor.bytes()));
   });
@@ -104,7 +104,8 @@ void write_safetensors(const std::string& path, std::span<const PlannedTensor> t
   std::vector<Item> items;
   for (const PlannedTensor& tensor : tensors)
     items.push_back({tensor.name, tensor.dtype(), tensor.shape, items.size()});
-  write_items(path, std::move(items), metadata, [&](AtomicFile& file, std::size_t place) {
+  constexpr auto code = ExitCode::internal;
+  write_items(path, std::move(items), metadata, code, [&](AtomicFile& file, std::size_t place) {
     const PlannedTensor& tensor = tensors[place];
     if (tensor.scalar) {
       TRIREME_EXPECTS(tensor.shape == Shape{}, "scalar '{}' of shape {}", tensor.name,

@@ -28,9 +28,10 @@ struct NamedTensor {
 // existing file. Order and padding are those of the reference writer (dtype by alignment, widest
 // first, then name), so the bytes do not depend on the order given. Stores zero-size tensors;
 // refuses other tensors without data, duplicate names, the name "__metadata__" and text that is not
-// UTF-8.
+// UTF-8. Raises `code` where it cannot be written.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata = {},
+                       ExitCode code = ExitCode::checkpoint);
 
 // An fp32 weight that a file will hold, stored as f32, bf16 or f16; or an i64 scalar with its
 // value.
@@ -43,7 +44,8 @@ struct PlannedTensor {
 };
 
 // The same, one tensor at a time, so that the model may exceed the memory: `values` returns the
-// elements of tensors[i], in file order and without scalars.
+// elements of tensors[i], in file order and without scalars. Raises ExitCode::internal where the
+// file cannot be written.
 void write_safetensors(const std::string& path, std::span<const PlannedTensor> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<std::vector<float>(std::size_t)>& values);
