@@ -10,20 +10,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <optional>
+#include <list>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int backlog = 16;
-constexpr auto patience = std::chrono::seconds(2);  // per reader
+constexpr int backlog = 64;
+constexpr auto patience = std::chrono::seconds(10);  // per reader
+constexpr std::size_t most_readers = 64;             // at a time; the oldest has to go
 constexpr std::size_t longest_request = 8192;
 
 FileDescriptor listen_on(int port) {
@@ -42,44 +45,6 @@ FileDescriptor listen_on(int port) {
        port, std::strerror(errno));
 }
 
-// Whether `peer` is ready before the limit, and `end` is not.
-bool ready(const FileDescriptor& peer, const FileDescriptor& end, short events,
-           Clock::time_point limit) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
-    if (left <= 0) return false;
-    std::array<pollfd, 2> wait{{{peer.get(), events, 0}, {end.get(), POLLIN, 0}}};
-    const int count = ::poll(wait.data(), wait.size(), static_cast<int>(left));
-    if (count < 0 && errno == EINTR) continue;
-    return count > 0 && wait[1].revents == 0;
-  }
-}
-
-// The request up to the empty line; nothing if it does not arrive.
-std::optional<std::string> request_of(const FileDescriptor& peer, const FileDescriptor& end,
-                                      Clock::time_point limit) {
-  std::string request;
-  std::array<char, 1024> part{};
-  while (request.size() < longest_request && ready(peer, end, POLLIN, limit)) {
-    const ssize_t bytes = ::recv(peer.get(), part.data(), part.size(), 0);
-    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (bytes <= 0) return std::nullopt;
-    request.append(part.data(), static_cast<std::size_t>(bytes));
-    if (request.find("\r\n\r\n") != std::string::npos) return request;
-  }
-  return std::nullopt;
-}
-
-void send_all(const FileDescriptor& peer, const FileDescriptor& end, std::string_view text,
-              Clock::time_point limit) {
-  while (!text.empty() && ready(peer, end, POLLOUT, limit)) {
-    const ssize_t bytes = ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL);
-    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (bytes <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(bytes));
-  }
-}
-
 std::string response(std::string_view status, std::string_view body, bool head_only) {
   return fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
@@ -88,6 +53,12 @@ std::string response(std::string_view status, std::string_view body, bool head_o
 }
 
 }  // namespace
+
+struct MetricsServer::Reader {
+  FileDescriptor socket;
+  Clock::time_point limit;
+  std::string request{}, answer{};  // what was read, and what remains to be sent
+};
 
 MetricsServer::MetricsServer(int port, std::function<std::string()> text)
     : text_(std::move(text)), listener_(listen_on(port)), end_(::eventfd(0, EFD_CLOEXEC)) {
@@ -111,22 +82,53 @@ MetricsServer::~MetricsServer() {
 void MetricsServer::serve() const {
   constexpr auto forever = std::chrono::hours(1);
   constexpr int moment_ms = 100;
-  pollfd end{end_.get(), POLLIN, 0};
-  while (::poll(&end, 1, 0) == 0) {
-    if (!ready(listener_, end_, POLLIN, Clock::now() + forever)) continue;
-    const FileDescriptor peer(
+  std::list<Reader> readers;
+  for (;;) {
+    std::vector<pollfd> waits{{end_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    auto limit = Clock::now() + forever;
+    for (const Reader& reader : readers) {
+      const short wanted = reader.answer.empty() ? POLLIN : POLLOUT;
+      waits.push_back({reader.socket.get(), wanted, 0});
+      limit = std::min(limit, reader.limit);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
+    const bool some = ::poll(waits.data(), waits.size(), static_cast<int>(std::max(left, 0L))) > 0;
+    if (some && waits[0].revents != 0) return;
+    auto wait = waits.begin() + 2;
+    for (auto reader = readers.begin(); reader != readers.end();) {
+      const bool ready = (wait++)->revents != 0 && some;
+      const bool over = (ready && serve(*reader)) || Clock::now() >= reader->limit;
+      reader = over ? readers.erase(reader) : std::next(reader);
+    }
+    if (!some || waits[1].revents == 0) continue;
+    FileDescriptor socket(
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (peer.is_open())
-      answer(peer);
-    else  // it disconnected, or there are too many open files
-      ::poll(&end, 1, moment_ms);
+    if (!socket.is_open())  // it disconnected, or there are too many open files
+      ::poll(waits.data(), 1, moment_ms);
+    else
+      readers.push_back({std::move(socket), Clock::now() + patience});
+    if (readers.size() > most_readers) readers.pop_front();
   }
 }
 
-void MetricsServer::answer(const FileDescriptor& peer) const {
-  const auto limit = Clock::now() + patience;
-  if (const auto request = request_of(peer, end_, limit))
-    send_all(peer, end_, response_to(*request), limit);
+bool MetricsServer::serve(Reader& reader) const {
+  std::array<char, 1024> part{};
+  while (reader.answer.empty()) {
+    const ssize_t bytes = ::recv(reader.socket.get(), part.data(), part.size(), 0);
+    if (bytes <= 0) return bytes == 0 || (errno != EAGAIN && errno != EINTR);
+    reader.request.append(part.data(), static_cast<std::size_t>(bytes));
+    if (reader.request.find("\r\n\r\n") != std::string::npos)
+      reader.answer = response_to(reader.request);
+    else if (reader.request.size() >= longest_request)
+      return true;
+  }
+  while (!reader.answer.empty()) {
+    const ssize_t bytes =
+        ::send(reader.socket.get(), reader.answer.data(), reader.answer.size(), MSG_NOSIGNAL);
+    if (bytes <= 0) return errno != EAGAIN && errno != EINTR;
+    reader.answer.erase(0, static_cast<std::size_t>(bytes));
+  }
+  return true;
 }
 
 std::string MetricsServer::response_to(const std::string& request) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// http://HOST:PORT/metrics on all IPv4 interfaces, served by one thread, one reader after the
-// other. prometheus-cpp's server gives its threads 100 KB of stack, less than cuBLAS' thread-local
+// http://HOST:PORT/metrics on all IPv4 interfaces, served by one thread that waits for no
+// reader. prometheus-cpp's server gives its threads 100 KB of stack, less than cuBLAS' thread-local
 // data needs: no GPU build could answer.
 #pragma once
 
@@ -23,8 +23,10 @@ class MetricsServer {
   MetricsServer& operator=(const MetricsServer&) = delete;
 
  private:
+  struct Reader;
   void serve() const;
-  void answer(const FileDescriptor& peer) const;
+  // Reads or sends what it can now; true: the reader is done.
+  bool serve(Reader& reader) const;
   [[nodiscard]] std::string response_to(const std::string& request) const;
 
   std::function<std::string()> text_;

@@ -189,13 +189,18 @@ TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {
   EXPECT_THAT(get(port, "/metrics?a=b"), HasSubstr("HTTP/1.1 200 OK\r\n"));
 }
 
-TEST(PrometheusServer, AnswersOthersWhileOneIsSilent) {
+TEST(PrometheusServer, AnswersOthersWhileManyAreSilent) {
   const TemporaryDirectory directory;
   const int port = free_port();
   const PrometheusServer server(port, sample_facts(directory.path()));
-  const FileDescriptor silent = connect_to(port);
+  std::vector<FileDescriptor> silent;
+  while (silent.size() < 20)
+    silent.push_back(connect_to(port));
 
   EXPECT_THAT(get(port, "/metrics"), HasSubstr("trireme_running"));
+  // None had to go first.
+  char byte = 0;
+  EXPECT_EQ(::recv(silent[0].get(), &byte, 1, MSG_DONTWAIT), -1);
 }
 
 TEST(PrometheusServer, OtherRequestsGetThePathOfMetrics) {
