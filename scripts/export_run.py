@@ -7,8 +7,9 @@
 
 Sends every value of metrics.jsonl under its TensorBoard name, the config, the command line, host and start time. A
 later call sends only new steps; steps already sent stay, even if the run went back to a checkpoint. --follow waits for
-new lines until the run's job ends. --offline writes RUN_DIRECTORY/wandb, for `wandb sync`; --uri is MLflow's tracking
-URI (default: MLFLOW_TRACKING_URI). Needs pip install wandb, or pip install mlflow (mlflow-skinny for a server).
+new lines until the run's job ends. --offline (or WANDB_MODE=offline) writes RUN_DIRECTORY/wandb, for `wandb sync`;
+--uri is MLflow's tracking URI (default: MLFLOW_TRACKING_URI). Needs pip install wandb, or pip install mlflow
+(mlflow-skinny for a server).
 """
 import argparse
 import datetime
@@ -81,9 +82,10 @@ def new_lines(run, follow):
 class Wandb:
     def __init__(self, arguments, run, facts):
         import wandb
+        mode = "offline" if arguments.offline else os.environ.get("WANDB_MODE") or "online"
         self.run = wandb.init(id=facts["id"], project=arguments.project, name=str(run), config=facts["config"] | {
-            "command_line": facts["command_line"]}, dir=run, resume=None if arguments.offline else "allow",
-            mode="offline" if arguments.offline else "online", settings=wandb.Settings(console="off"))
+            "command_line": facts["command_line"]}, dir=run, resume="allow" if mode == "online" else None,
+            mode=mode, settings=wandb.Settings(console="off"))
         self.sent = self.run.step - 1 if self.run.resumed else -1
         self.waiting = {}
 

@@ -133,7 +133,8 @@ def records_of(path):
 
 
 def wandb(directory):
-    export("wandb", directory, "--offline")
+    os.environ["WANDB_MODE"] = "offline"
+    export("wandb", directory)
     from wandb.proto import wandb_internal_pb2
     files = glob.glob(f"{directory}/wandb/offline-run-*/run-*.wandb")
     found, kinds = {}, set()
