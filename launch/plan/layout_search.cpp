@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <tuple>
 
+#include "data/pack/progress.h"
 #include "launch/engine/options.h"
 #include "models/config.h"
+#include "runtime/config/rules/rules.h"
 
 namespace trireme {
 namespace {
@@ -164,9 +167,21 @@ std::vector<LayoutChoice> all_layouts(const Config& given, int ranks, int domain
   return all;
 }
 
+// The order in which they are estimated: those that differ in ZeRO alone have the same passes.
+std::vector<std::size_t> like_ones_together(const std::vector<LayoutChoice>& all) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    const LayoutChoice& c = all[i];
+    return std::tuple(c.tensor, c.pipeline, c.context, c.spatial, c.sequence, c.recompute,
+                      c.micro_batch, c.expert, c.schedule, c.chunks);
+  });
+  return order;
+}
+
 // The least memory of the fullest rank: weights, gradients, optimizer state and saved activations.
 std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
-                        const plan::StepEstimate& step) {
+                        const plan::StepEstimate& step, const Schedule& schedule) {
   const double ranks = static_cast<double>(config.parallel.shard());
   const auto shared = [&](int from_stage) { return input.zero >= from_stage ? ranks : 1.0; };
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
@@ -178,10 +193,12 @@ std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
   for (int stage = 0; stage < input.schedule.stages; ++stage) {
     double bytes =
         step.stages[static_cast<std::size_t>(stage)].parameters * (per_element + rounded);
-    for (const ChunkSpan& chunk : input.stages.chunks(input.schedule, stage, /*training=*/true)) {
-      for (int i = chunk.first; i < chunk.last; ++i) {
+    const auto& slots = schedule.slots[static_cast<std::size_t>(stage)];
+    for (int chunk = 0; chunk < input.schedule.chunks; ++chunk) {
+      const auto at = static_cast<std::size_t>(virtual_stage(input.schedule, stage, chunk));
+      for (int i = input.stages.first_layer[at]; i < input.stages.first_layer[at + 1]; ++i) {
         bytes += static_cast<double>(input.layers[static_cast<std::size_t>(i)].kept_bytes) *
-                 chunk.slots * input.build.context.local();
+                 slots[static_cast<std::size_t>(chunk)] * input.build.context.local();
       }
     }
     max_bytes = std::max(max_bytes, bytes);
@@ -211,29 +228,46 @@ LayoutSearch::LayoutSearch(const Config& given, int ranks, const plan::Hardware&
 LayoutSearch::LayoutSearch(const Config& given, const Environment& environment,
                            const plan::Hardware& hardware)
     : given_(given), hardware_(hardware), environment_(environment) {
+  const auto all = all_layouts(given, environment.ranks, hardware.links.domain);
+  std::vector<std::optional<Candidate>> found(all.size());
   std::string refusal;
-  for (const LayoutChoice& choice : all_layouts(given, environment.ranks, hardware.links.domain))
-    consider(choice, refusal);
+  std::size_t first_refused = all.size();
+  Progress progress("layouts", all.size(), "layouts", /*shown=*/true);
+  for (const std::size_t i : like_ones_together(all)) {
+    std::string why;
+    found[i] = considered(all[i], why);
+    if (!found[i] && i < first_refused) {
+      first_refused = i;
+      refusal = std::move(why);
+    }
+    progress.add(1);
+  }
+  for (std::optional<Candidate>& candidate : found) {
+    if (candidate) candidates_.push_back(std::move(*candidate));
+  }
+  refused_ = all.size() - candidates_.size();
   if (!candidates_.empty()) return;
   fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried(),
        environment.ranks, refusal);
 }
 
-void LayoutSearch::consider(const LayoutChoice& choice, std::string& refusal) {
-  Config config;
-  plan::StepInput input;
+std::optional<LayoutSearch::Candidate> LayoutSearch::considered(const LayoutChoice& choice,
+                                                                std::string& refusal) {
   try {
-    config = resolve_config(with_layout(given_, choice), environment_);
-    input = planner_.input(config);
+    const Config config =
+        config::resolve_config(key_table(), with_layout(given_, choice), environment_, nullptr,
+                               Purpose::train, limits_ ? &*limits_ : nullptr);
+    if (!limits_) limits_ = key_table().family_of(config).limits(config);
+    const plan::StepInput& input = planner_.input(config);
+    Candidate candidate{.choice = choice, .step = plan::estimate_step(input, hardware_, &memo_)};
+    candidate.min_bytes = min_bytes(config, input, candidate.step, memo_.schedule) +
+                          static_cast<std::uint64_t>(hardware_.device.framework_bytes);
+    return candidate;
   } catch (const Error& error) {
     if (error.code() != ExitCode::config) throw;
-    if (refused_++ == 0) refusal = error.what();
-    return;
+    refusal = error.what();
+    return std::nullopt;
   }
-  Candidate candidate{.choice = choice, .step = plan::estimate_step(input, hardware_)};
-  candidate.min_bytes = min_bytes(config, input, candidate.step) +
-                        static_cast<std::uint64_t>(hardware_.device.framework_bytes);
-  candidates_.push_back(std::move(candidate));
 }
 
 std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {

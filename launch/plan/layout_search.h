@@ -68,14 +68,17 @@ class LayoutSearch {
     plan::StepEstimate step;
     std::uint64_t min_bytes = 0;  // that any rank of it needs
   };
-  // Leaves the rules' message in `refusal` for the first that is refused.
-  void consider(const LayoutChoice& choice, std::string& refusal);
+  // Nothing where the rules refuse it, with their message.
+  [[nodiscard]] std::optional<Candidate> considered(const LayoutChoice& choice,
+                                                    std::string& refusal);
   [[nodiscard]] std::optional<LayoutPlan> fitting(const Candidate& candidate);
 
   Config given_;
   plan::Hardware hardware_;
   Environment environment_;
   StepPlanner planner_;
+  plan::StepMemo memo_;
+  std::optional<ModelLimits> limits_;
   std::vector<Candidate> candidates_;
   std::size_t refused_ = 0, too_large_ = 0;
 };

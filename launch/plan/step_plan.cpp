@@ -35,7 +35,19 @@ double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
 
 }  // namespace
 
-const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
+// Layouts depend on names only where they say which parameter is the original of tied ones.
+int StepPlanner::kind_of(std::vector<ParamSpec> params) {
+  for (ParamSpec& spec : params)
+    spec.name = fmt::format("{} {} {} {} {} {} {} {} {} {}", spec.tie, spec.is_copy(), spec.matrix,
+                            spec.shard_axis, spec.expert, spec.shard_parts, spec.shard_lead,
+                            spec.decay, spec.adapter, spec.init.rate);
+  const auto found = std::ranges::find(kinds_, params);
+  const auto kind = static_cast<int>(found - kinds_.begin());
+  if (found == kinds_.end()) kinds_.push_back(std::move(params));
+  return kind;
+}
+
+StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   const BuildOptions build = build_options(config, /*here=*/{}, /*training=*/true);
   const Key key{config.parallel.tensor,
                 config.parallel.expert_data_ranks(),
@@ -50,21 +62,26 @@ const StepPlanner::Layers& StepPlanner::layers(const Config& config) {
                 build.split_backward};
   const auto [found, fresh] = known_.try_emplace(key);
   if (fresh) {
-    found->second.declared = summarize(make_chain(config), device_type(config), build);
-    if (counts_work_ && device_type(config) == DeviceType::cuda)
-      found->second.counted = count_work(config);
+    plan::StepInput& input = found->second.input;
+    input.layers = summarize(make_chain(config), device_type(config), build);
+    for (const LayerSummary& layer : input.layers)
+      input.kinds.push_back(kind_of(layer.params));
+    if (counts_work_ && device_type(config) == DeviceType::cuda) {
+      CountedWork counted = count_work(config);
+      input.work = std::move(counted.layers);
+      found->second.optimizer_bytes = counted.optimizer_bytes;
+    }
   }
   return found->second;
 }
 
-plan::StepInput StepPlanner::input(const Config& config) {
+const plan::StepInput& StepPlanner::input(const Config& config) {
   const ModelTraits traits = traits_of(config.model);
   TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
-  const Layers& known = layers(config);
-  const bool counted = !known.counted.layers.empty();
+  Layers& known = layers(config);
+  const bool counted = !known.input.work.empty();
   plan::StepInput input{
-      .layers = known.declared,
-      .work = known.counted.layers,
+      .layers = {},
       .build = build_options(config, /*here=*/{}, /*training=*/true),
       .mesh = mesh_shape(config.parallel),
       .schedule = pipeline_shape(config, /*training=*/true),
@@ -75,8 +92,7 @@ plan::StepInput StepPlanner::input(const Config& config) {
       .bucket_elements = bucket_elements(config),
       .separate_ties = separates_ties(config),
       .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
-      .optimizer_bytes =
-          counted ? known.counted.optimizer_bytes : optimizer_bytes(config.optimizer),
+      .optimizer_bytes = counted ? known.optimizer_bytes : optimizer_bytes(config.optimizer),
       .items_per_sample = traits.items_per_sample(),
       .rows_per_sample = traits.rows_per_sample,
       .sample_bytes = stored_sample_bytes(traits, config.data.float_samples()) /
@@ -94,8 +110,16 @@ plan::StepInput StepPlanner::input(const Config& config) {
                   .left = std::max(left.everywhere(), reserved_processors(config)),
                   .left_to_data = to_data};
   }
-  input.stages = plan_stages(input.layers, input.schedule, config.parallel.stage_layers);
-  return input;
+  const auto& given = config.parallel.stage_layers;
+  StagePlan& balanced = known.balanced[virtual_stages(input.schedule)];
+  if (given.empty() && balanced.first_layer.empty())
+    balanced = plan_stages(known.input.layers, input.schedule);
+  input.stages = given.empty() ? balanced : plan_stages(known.input.layers, input.schedule, given);
+  // Nothing fails from here on.
+  input.layers = std::move(known.input.layers);
+  input.work = std::move(known.input.work);
+  input.kinds = std::move(known.input.kinds);
+  return known.input = std::move(input);
 }
 
 namespace {

@@ -35,8 +35,9 @@ class StepPlanner {
  public:
   // `counts_work`: for GPUs; not needed for FLOPs alone.
   explicit StepPlanner(bool counts_work = true) : counts_work_(counts_work) {}
-  // The step of a resolved config. Raises ExitCode::config for an impossible schedule.
-  [[nodiscard]] plan::StepInput input(const Config& config);
+  // The step of a resolved config, until the next. Raises ExitCode::config for an impossible
+  // schedule.
+  [[nodiscard]] const plan::StepInput& input(const Config& config);
 
  private:
   // The settings that change declarations in a search: tensor ranks, data ranks that share experts,
@@ -45,13 +46,16 @@ class StepPlanner {
                          std::vector<std::int64_t>, std::vector<std::int64_t>, bool, Recompute,
                          std::int64_t, bool>;
   struct Layers {
-    std::vector<LayerSummary> declared{};
-    CountedWork counted{};  // on GPUs
+    plan::StepInput input{};              // of the last layout with them
+    double optimizer_bytes = 0;           // counted, on GPUs
+    std::map<int, StagePlan> balanced{};  // by virtual stages
   };
-  const Layers& layers(const Config& config);
+  Layers& layers(const Config& config);
+  int kind_of(std::vector<ParamSpec> params);
 
   bool counts_work_;
   std::map<Key, Layers> known_;
+  std::vector<std::vector<ParamSpec>> kinds_;
 };
 
 }  // namespace trireme

@@ -15,6 +15,7 @@ struct Costs {
   std::vector<double> backward;  // the part that computes the input's gradient
   std::vector<double> backward_weight;
   double transfer = 0;  // of one activation or gradient to the neighbour stage
+  friend bool operator==(const Costs&, const Costs&) = default;
 };
 // The same costs for every virtual stage.
 [[nodiscard]] Costs uniform_costs(const ScheduleShape& shape, double forward, double backward,
@@ -37,6 +38,7 @@ struct PipelineResources {
   // when its time slice ends.
   double scheduling_delay = 0;
   LinkModel links = LinkModel::channels;
+  friend bool operator==(const PipelineResources&, const PipelineResources&) = default;
 };
 
 struct Span {

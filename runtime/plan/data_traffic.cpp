@@ -18,25 +18,25 @@ struct Groups {
 class Stage {
  public:
   Stage(const StepInput& input, const Hardware& hardware, int stage,
-        std::span<const LayerSeconds> layers, const Timeline& timeline)
+        std::span<const LayerSeconds> layers, StepMemo& memo)
       : input_(input),
         hardware_(hardware),
         links_(bounded(hardware.links, input.ctas.data)),
         stage_(stage),
         layers_(layers),
-        spans_(timeline.stages[static_cast<std::size_t>(stage)]),
-        layout_({input.build.tensor, input.build.experts}, input.separate_ties),
+        spans_(memo.timeline.stages[static_cast<std::size_t>(stage)]),
         dense_{span_of(MeshAxis::zero, input.mesh, links_),
                span_of(MeshAxis::replicas, input.mesh, links_)},
         experts_{span_of(MeshAxis::expert_zero, input.mesh, links_),
                  span_of(MeshAxis::expert_replicas, input.mesh, links_)} {
-    lay_out();
+    find_units();
+    layout_ = &known_layout(memo);
   }
 
   DataTraffic traffic() {
-    DataTraffic traffic{.elements = static_cast<double>(layout_.trained_elements()),
-                        .owned_elements = static_cast<double>(layout_.owned_trained_elements()),
-                        .buckets = static_cast<int>(layout_.buckets().size())};
+    DataTraffic traffic{.elements = layout_->elements,
+                        .owned_elements = layout_->owned_elements,
+                        .buckets = static_cast<int>(layout_->buckets.size())};
     if (input_.mesh.data == 1) return traffic;
     const double reduced = reduce_last(traffic);
     if (input_.zero == 1 || input_.zero == 2) gather_once(traffic);
@@ -45,23 +45,59 @@ class Stage {
   }
 
  private:
-  void lay_out() {
-    for (const ChunkSpan& chunk : input_.stages.chunks(input_.schedule, stage_, true)) {
-      layout_.open_chunk();
-      for (int layer = chunk.first; layer < chunk.last; ++layer) {
-        layout_.open_unit();
+  void find_units() {
+    for (int chunk = 0; chunk < input_.schedule.chunks; ++chunk) {
+      const auto at = static_cast<std::size_t>(virtual_stage(input_.schedule, stage_, chunk));
+      for (int layer = input_.stages.first_layer[at]; layer < input_.stages.first_layer[at + 1];
+           ++layer) {
         layer_of_unit_.push_back(layer);
-        chunk_of_unit_.push_back(chunks_);
-        for (const ParamSpec& spec : input_.layers[static_cast<std::size_t>(layer)].params)
-          layout_.declare(spec);
+        chunk_of_unit_.push_back(chunk);
       }
-      ++chunks_;
     }
-    const bool apart =
-        input_.zero >= 1 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
-    layout_.lay_out(
-        {.stage = input_.zero, .ranks = input_.mesh.shard, .rank = 0, .vectors_apart = apart},
+  }
+
+  StageLayout lay_out() const {
+    ParamLayout layout({input_.build.tensor, input_.build.experts}, input_.separate_ties);
+    int chunks = 0;
+    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
+      for (; chunks <= chunk_of_unit_[unit]; ++chunks)
+        layout.open_chunk();
+      layout.open_unit();
+      for (const ParamSpec& spec :
+           input_.layers[static_cast<std::size_t>(layer_of_unit_[unit])].params)
+        layout.declare(spec);
+    }
+    layout.lay_out(
+        {.stage = input_.zero, .ranks = input_.mesh.shard, .rank = 0, .vectors_apart = apart()},
         input_.bucket_elements);
+    return {{layout.buckets().begin(), layout.buckets().end()},
+            static_cast<double>(layout.trained_elements()),
+            static_cast<double>(layout.owned_trained_elements())};
+  }
+
+  bool apart() const {
+    return input_.zero >= 1 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
+  }
+
+  const StageLayout& known_layout(StepMemo& memo) const {
+    std::vector<std::int64_t> key{input_.zero,
+                                  input_.mesh.shard,
+                                  apart(),
+                                  input_.bucket_elements,
+                                  input_.separate_ties,
+                                  input_.build.tensor.ranks,
+                                  input_.build.tensor.blocks,
+                                  input_.build.experts.ranks,
+                                  input_.build.experts.blocks};
+    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
+      const auto layer = static_cast<std::size_t>(layer_of_unit_[unit]);
+      // Without kinds nothing is known to be alike.
+      key.push_back(input_.kinds.empty() ? static_cast<std::int64_t>(layer) : input_.kinds[layer]);
+      key.push_back(chunk_of_unit_[unit]);
+    }
+    const auto [found, fresh] = memo.layouts.try_emplace(std::move(key));
+    if (fresh) found->second = lay_out();
+    return found->second;
   }
 
   const LayerSeconds& layer(int unit) const {
@@ -148,22 +184,27 @@ class Stage {
     return seconds_of(Collective::all_gather, gathered_bytes(bucket), zero_of(bucket), links_);
   }
 
-  // When backward has finished `unit`, counted from the start of the step: a layer's share of the
-  // span in which the schedule runs the last backward of its chunk.
-  double ready_at(int unit) const {
-    const int chunk = chunk_of_unit_[static_cast<std::size_t>(unit)];
-    const Action wanted{last_use(input_.schedule.kind), chunk, input_.schedule.micro_batches - 1};
-    const auto span = std::ranges::find(spans_, wanted, &Span::action);
-    TRIREME_EXPECTS(span != spans_.end(), "stage {} has no {}", stage_, text_of(wanted));
-    const bool weights_only = wanted.kind == ActionKind::backward_weight;
-    double before = 0, all = 0;
-    for (std::size_t u = chunk_of_unit_.size(); u-- > 0;) {
-      if (chunk_of_unit_[u] != chunk) continue;
-      const double seconds = backward_seconds(layer(static_cast<int>(u)), weights_only);
-      all += seconds;
-      if (static_cast<int>(u) >= unit) before += seconds;
+  // When backward has finished each unit, counted from the start of the step: a layer's share of
+  // the span in which the schedule runs the last backward of its chunk.
+  std::vector<double> ready_times() const {
+    std::vector<double> before(chunk_of_unit_.size());
+    for (std::size_t end = chunk_of_unit_.size(); end > 0;) {
+      const int chunk = chunk_of_unit_[end - 1];
+      const Action wanted{last_use(input_.schedule.kind), chunk, input_.schedule.micro_batches - 1};
+      const auto span = std::find_if(spans_.rbegin(), spans_.rend(),
+                                     [&](const Span& each) { return each.action == wanted; });
+      TRIREME_EXPECTS(span != spans_.rend(), "stage {} has no {}", stage_, text_of(wanted));
+      const bool weights_only = wanted.kind == ActionKind::backward_weight;
+      double all = 0;
+      std::size_t first = end;
+      for (; first > 0 && chunk_of_unit_[first - 1] == chunk; --first)
+        before[first - 1] = all +=
+            backward_seconds(layer(static_cast<int>(first - 1)), weights_only);
+      for (; end > first; --end)
+        before[end - 1] =
+            span->start + (all > 0 ? before[end - 1] / all : 1) * (span->end - span->start);
     }
-    return span->start + (all > 0 ? before / all : 1) * (span->end - span->start);
+    return before;
   }
 
   // Share of reductions beside computation that costs it nothing.
@@ -176,12 +217,14 @@ class Stage {
       double ready, in_group, over_groups;
     };
     std::vector<Message> messages;
+    const std::vector<double> ready = ready_times();
     double all = 0, repeated = 0;
-    for (const Bucket& bucket : layout_.buckets()) {
+    for (const Bucket& bucket : layout_->buckets) {
       if (bucket.kind == ParamKind::frozen) continue;
       const double in_group = seconds_in_group(bucket);
       const double over_groups = seconds_over_groups(bucket);
-      messages.push_back({ready_at(bucket.units.first), in_group, over_groups});
+      messages.push_back(
+          {ready[static_cast<std::size_t>(bucket.units.first)], in_group, over_groups});
       all += in_group + over_groups;
       repeated += in_group;
       const double times = input_.zero >= 2 ? input_.schedule.micro_batches : 1;
@@ -203,8 +246,8 @@ class Stage {
 
   // ZeRO 1 and 2: every bucket once after the update, in the order in which the forward reads them.
   void gather_once(DataTraffic& traffic) const {
-    const auto buckets = layout_.buckets();
-    std::vector<double> ready_at(static_cast<std::size_t>(layout_.unit_count()));
+    const auto& buckets = layout_->buckets;
+    std::vector<double> ready_at(layer_of_unit_.size());
     double clock = 0;
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
@@ -231,7 +274,7 @@ class Stage {
     const int micro_batches = input_.schedule.micro_batches;
     double gathered = 0, first = 0, computed = 0;
     if (input_.zero >= 3) {
-      for (const Bucket& bucket : layout_.buckets()) {
+      for (const Bucket& bucket : layout_->buckets) {
         if (bucket.kind != ParamKind::weight) continue;
         gathered += gather_seconds(bucket);
         if (bucket.units.first == 0) first += gather_seconds(bucket);
@@ -258,17 +301,16 @@ class Stage {
   int stage_;
   std::span<const LayerSeconds> layers_;
   const std::vector<Span>& spans_;
-  ParamLayout layout_;
+  const StageLayout* layout_ = nullptr;
   Groups dense_, experts_;
   std::vector<int> layer_of_unit_, chunk_of_unit_;
-  int chunks_ = 0;
 };
 
 }  // namespace
 
 DataTraffic data_traffic(const StepInput& input, const Hardware& hardware, int stage,
-                         std::span<const LayerSeconds> layers, const Timeline& timeline) {
-  return Stage(input, hardware, stage, layers, timeline).traffic();
+                         std::span<const LayerSeconds> layers, StepMemo& memo) {
+  return Stage(input, hardware, stage, layers, memo).traffic();
 }
 
 }  // namespace trireme::plan

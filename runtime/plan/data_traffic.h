@@ -24,9 +24,8 @@ struct DataTraffic {
   double gather_exposed = 0;
 };
 
-// `layers`: seconds of each layer of the chain.
+// `layers`: seconds of each layer of the chain. `memo`: with the step's timeline.
 [[nodiscard]] DataTraffic data_traffic(const StepInput& input, const Hardware& hardware, int stage,
-                                       std::span<const LayerSeconds> layers,
-                                       const Timeline& timeline);
+                                       std::span<const LayerSeconds> layers, StepMemo& memo);
 
 }  // namespace trireme::plan

@@ -25,6 +25,7 @@ struct OperationWork {
   double flops = 0;
   double smallest = 0;  // dimension of a matmul; for attention the head size
   int kernels = 1;
+  friend bool operator==(const OperationWork&, const OperationWork&) = default;
 };
 
 // Peak FLOP/s of the precision; with fp8 all but matmuls run in bf16. Raises ExitCode::config if
@@ -41,6 +42,7 @@ struct LayerWork {
   std::vector<OperationWork> recompute;        // forward work repeated in backward
   std::vector<OperationWork> backward_input;   // gradient of the input
   std::vector<OperationWork> backward_weight;  // gradients of the parameters
+  friend bool operator==(const LayerWork&, const LayerWork&) = default;
 };
 
 }  // namespace trireme::plan

@@ -2,6 +2,8 @@
 #include "runtime/plan/step_time.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/error.h"
@@ -46,6 +48,18 @@ double trained_share(const LayerSummary& layer) {
   return all > 0 ? trained / all : 1;
 }
 
+// Padding may differ in equal ones; then they are estimated again.
+template <typename T>
+bool same_bytes(const T& a, const T& b) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+bool same_traffic(const SampleTraffic& a, const SampleTraffic& b) {
+  return a.exchanges == b.exchanges && a.gathers == b.gathers && a.sums == b.sums &&
+         same_bytes(a.experts, b.experts) && same_bytes(a.context, b.context);
+}
+
 // How ranks slow each other down where they share the cores of a node.
 struct Contention {
   double slowdown = 1;     // of computation while every core has one rank
@@ -65,8 +79,9 @@ Contention contention_of(const Hardware& hardware, int ranks) {
 
 class Estimator {
  public:
-  Estimator(const StepInput& input, const Hardware& hardware)
+  Estimator(const StepInput& input, const Hardware& hardware, StepMemo& memo)
       : input_(input),
+        memo_(memo),
         hardware_(beside_messages(hardware, input.ctas, input.schedule.stages)),
         contention_(contention_of(hardware, input.mesh.size())),
         element_(static_cast<double>(size_of(input.build.compute))) {}
@@ -83,13 +98,26 @@ class Estimator {
 
  private:
   void find_layers() {
-    const std::size_t count = input_.layers.size();
+    const std::size_t count = input_.layers.size(), idle = idle_layers(input_);
+    const auto is_like_last = [&](std::size_t i) {
+      const LayerSummary &a = input_.layers[i - 1], &b = input_.layers[i];
+      return i != idle && !input_.kinds.empty() && input_.kinds[i - 1] == input_.kinds[i] &&
+             a.forward_flops == b.forward_flops && a.output == b.output && a.held == b.held &&
+             a.handed_on == b.handed_on && a.splits_backward == b.splits_backward &&
+             a.kept_bytes == b.kept_bytes && a.skips == b.skips &&
+             same_traffic(a.traffic, b.traffic) &&
+             (input_.work.empty() || input_.work[i - 1] == input_.work[i]);
+    };
     for (std::size_t i = 0; i < count; ++i) {
       const bool block = i > 0 && i + 1 < count;
+      if (i > 1 && block && is_like_last(i)) {
+        layers_.push_back(layers_.back());
+        continue;
+      }
       LayerSeconds s = layer_seconds(i, block, input_, hardware_);
       for (double* part : {&s.forward, &s.backward_input, &s.backward_weight, &s.recompute})
         *part *= contention_.slowdown;
-      if (i < idle_layers(input_))
+      if (i < idle)
         s.backward_input = s.backward_weight = s.recompute = s.tensor_backward = s.expert_backward =
             s.context_backward = 0;
       layers_.push_back(s);
@@ -159,8 +187,7 @@ class Estimator {
       resources = {.cores = shape.stages / contention_.time_slices,
                    .scheduling_delay = hardware_.node.scheduling_delay,
                    .links = LinkModel::unlimited};
-    timeline_ = simulate(shape, costs, resources);
-    TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
+    simulate_schedule(shape, costs, resources);
     estimate_.forward = mean_over_stages(forward) * contention_.time_slices;
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
     estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
@@ -178,10 +205,22 @@ class Estimator {
     estimate_.volumes.pipeline = messages * boundary_bytes() * shape.micro_batches * shape.chunks;
   }
 
+  void simulate_schedule(const ScheduleShape& shape, const Costs& costs,
+                         const PipelineResources& resources) {
+    const bool known = memo_.shape == shape && !memo_.timeline.stages.empty();
+    if (!known) memo_.schedule = make_schedule(shape);
+    if (!known || memo_.costs != costs || memo_.resources != resources)
+      memo_.timeline = simulate(memo_.schedule, costs, resources);
+    memo_.shape = shape;
+    memo_.costs = costs;
+    memo_.resources = resources;
+    TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
+  }
+
   void add_data_traffic() {
     double tail_end = timeline_.makespan, slowdown = 0;
     for (int stage = 0; stage < input_.schedule.stages; ++stage) {
-      const DataTraffic traffic = data_traffic(input_, hardware_, stage, layers_, timeline_);
+      const DataTraffic traffic = data_traffic(input_, hardware_, stage, layers_, memo_);
       StepEstimate::Stage& here = estimate_.stages[static_cast<std::size_t>(stage)];
       here.parameters = traffic.elements;
       here.data_tail = traffic.tail;
@@ -255,11 +294,12 @@ class Estimator {
   }
 
   const StepInput& input_;
+  StepMemo& memo_;
   Hardware hardware_;
   Contention contention_;
   double element_;
   std::vector<LayerSeconds> layers_;
-  Timeline timeline_;
+  const Timeline& timeline_ = memo_.timeline;
   double optimizer_elements_ = 0, gradient_elements_ = 0;
   int buckets_ = 0;
   StepEstimate estimate_;
@@ -278,10 +318,11 @@ double model_flops(const StepInput& input) {
   return flops * input.build.context.blocks * micro_batches_of(input);
 }
 
-StepEstimate estimate_step(const StepInput& input, const Hardware& hardware) {
+StepEstimate estimate_step(const StepInput& input, const Hardware& hardware, StepMemo* memo) {
   TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty(),
                   "the step has no layers");
-  return Estimator(input, hardware).estimate();
+  StepMemo alone;
+  return Estimator(input, hardware, memo == nullptr ? alone : *memo).estimate();
 }
 
 }  // namespace trireme::plan

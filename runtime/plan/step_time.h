@@ -4,11 +4,14 @@
 // overlap as in the engine. Pure functions; no device, no communicator.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/model.h"
+#include "runtime/parallel/schedule_timeline.h"
 #include "runtime/parallel/stage_plan.h"
 #include "runtime/plan/cta_cost.h"
 #include "runtime/plan/hardware.h"
@@ -48,6 +51,9 @@ struct StepInput {
   std::vector<LayerSummary> layers;
   // Each layer's work on one tensor rank. Empty: derived from the declarations.
   std::vector<LayerWork> work{};
+  // By layer: equal where parameters are declared alike, whatever their names, in all estimates of
+  // one memo. Empty: not known.
+  std::vector<int> kinds{};
   BuildOptions build{};  // micro_batch, tensor, sequence, recompute, split_backward
   MeshShape mesh{};
   ScheduleShape schedule{};  // micro_batches: of one pipeline, for the slowest data rank
@@ -114,7 +120,25 @@ struct StepEstimate {
 // FLOPs of a step on all ranks: three times the declared forward.
 [[nodiscard]] double model_flops(const StepInput& input);
 
+// A stage's parameters in the arenas of a rank.
+struct StageLayout {
+  std::vector<Bucket> buckets;
+  double elements = 0, owned_elements = 0;  // trained
+};
+
+// What many estimates for one hardware share, as those of a search do.
+struct StepMemo {
+  ScheduleShape shape{};
+  Schedule schedule{};
+  Costs costs{};
+  PipelineResources resources{};
+  Timeline timeline{};
+  // By what a layout depends on.
+  std::map<std::vector<std::int64_t>, StageLayout> layouts{};
+};
+
 // Raises ExitCode::config if the hardware has no rate for the precision.
-[[nodiscard]] StepEstimate estimate_step(const StepInput& input, const Hardware& hardware);
+[[nodiscard]] StepEstimate estimate_step(const StepInput& input, const Hardware& hardware,
+                                         StepMemo* memo = nullptr);
 
 }  // namespace trireme::plan

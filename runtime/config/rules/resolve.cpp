@@ -58,10 +58,21 @@ ParallelConfig without_training(const config::Subject& subject) {
   return kept;
 }
 
+// Limits of a subject until it ends, without a copy.
+struct Loan {
+  ModelLimits &lender, &borrower;
+  ~Loan() { std::swap(lender, borrower); }
+};
+
 }  // namespace
 
 Config resolve_config(const config::KeyTable& keys, Config config, const Environment& environment,
                       const Provenance* where, Purpose purpose) {
+  return config::resolve_config(keys, std::move(config), environment, where, purpose, nullptr);
+}
+
+Config config::resolve_config(const KeyTable& keys, Config config, const Environment& environment,
+                              const Provenance* where, Purpose purpose, ModelLimits* known) {
   TRIREME_EXPECTS(environment.ranks >= 1, "a job has at least one rank, not {}", environment.ranks);
   const Provenance nowhere;
   config::Subject subject{keys, config, environment, where == nullptr ? nowhere : *where, purpose};
@@ -71,7 +82,10 @@ Config resolve_config(const config::KeyTable& keys, Config config, const Environ
   config::check_applicable(subject);
   subject.family().check(subject);
   config::check_data(subject);
-  subject.limits = subject.family().limits(config);
+  ModelLimits own;
+  if (known == nullptr) own = subject.family().limits(config);
+  const Loan loan{known == nullptr ? own : *known, subject.limits};
+  std::swap(loan.lender, loan.borrower);
   config::check_matmuls(subject);
   config::check_documents(subject);
   config::check_loss(subject);

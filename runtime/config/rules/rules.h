@@ -27,6 +27,11 @@ struct Subject {
   [[nodiscard]] const ModelFamily& family() const { return keys.family_of(config); }
 };
 
+// The same with `known` limits of this model, whose keys are checked: they take most of its time.
+[[nodiscard]] Config resolve_config(const KeyTable& keys, Config config,
+                                    const Environment& environment, const Provenance* where,
+                                    Purpose purpose, ModelLimits* known);
+
 // "configs/a.yaml:14: train.steps: <message>".
 template <typename... Args>
 [[noreturn]] void refuse(const Subject& subject, std::string_view key,

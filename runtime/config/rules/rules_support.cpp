@@ -213,9 +213,10 @@ void check_applicable(const Subject& subject) {
     const Condition& condition = field.only_with;
     if (condition.key.empty()) continue;
     const std::string actual = value_of(subject, condition.key);
+    if (condition.allows(actual)) continue;
     const std::string value = format_value(field, subject.config);
     const std::string unset = format_value(field, defaults);
-    if (!condition.allows(actual) && value != unset) {
+    if (value != unset) {
       refuse(subject, field.key, "{} has no effect with {}: {}, only with {}; remove it or use {}",
              value, condition.key, actual, condition.any(), unset);
     }
