@@ -28,9 +28,7 @@ struct Channel {
 };
 
 struct StageState {
-  std::size_t next = 0;  // in its list
-  // When its computation ends or its input arrives; never if that is unknown yet.
-  double wakes_at = 0;
+  std::size_t next = 0;                                         // in its list
   std::array<Channel, 4> channels;                              // by action kind
   std::vector<double> input_at, gradient_at, gradient_sent_at;  // by (chunk, micro-batch)
 };
@@ -43,6 +41,7 @@ class Replay {
       : schedule_(schedule), shape_(schedule.shape), costs_(costs), resources_(resources) {
     const auto pairs = static_cast<std::size_t>(shape_.chunks * shape_.micro_batches);
     states_.resize(static_cast<std::size_t>(shape_.stages));
+    wakes_at_.resize(states_.size());
     for (StageState& state : states_)
       state.input_at = state.gradient_at = state.gradient_sent_at = std::vector(pairs, never);
     timeline_.stages.resize(states_.size());
@@ -53,16 +52,18 @@ class Replay {
   Timeline run() {
     while (now_ < never) {
       for (int stage = 0; stage < shape_.stages; ++stage) {
-        if (state(stage).wakes_at <= now_) follow_list(stage);
+        if (wakes_at(stage) <= now_) follow_list(stage);
       }
       share_cores();
-      now_ = std::ranges::min_element(states_, {}, &StageState::wakes_at)->wakes_at;
+      now_ = *std::ranges::min_element(wakes_at_);
     }
     summarise();
     return std::move(timeline_);
   }
 
  private:
+  // When its computation ends or its input arrives; never if that is unknown yet.
+  double& wakes_at(int stage) { return wakes_at_[static_cast<std::size_t>(stage)]; }
   StageState& state(int stage) { return states_[static_cast<std::size_t>(stage)]; }
   std::vector<Span>& spans(int stage) { return timeline_.stages[static_cast<std::size_t>(stage)]; }
   const std::vector<Action>& list(int stage) const {
@@ -107,11 +108,11 @@ class Replay {
     const std::vector<Action>& actions = list(stage);
     while (here.next < actions.size() && !is_compute(actions[here.next].kind))
       post(stage, actions[here.next++]);
-    here.wakes_at = here.next < actions.size() ? arrival(stage, actions[here.next]) : never;
-    if (here.wakes_at > now_) return;
+    wakes_at(stage) = here.next < actions.size() ? arrival(stage, actions[here.next]) : never;
+    if (wakes_at(stage) > now_) return;
     const Action& action = actions[here.next++];
-    here.wakes_at = now_ + seconds_of(shape_, costs_, stage, action) / rate_;
-    spans(stage).push_back({action, now_, here.wakes_at});
+    wakes_at(stage) = now_ + seconds_of(shape_, costs_, stage, action) / rate_;
+    spans(stage).push_back({action, now_, wakes_at(stage)});
   }
 
   // Equal shares of the cores for all computing stages (processor sharing), at most one core each.
@@ -125,7 +126,7 @@ class Replay {
       if (computes_until(stage) <= now_) continue;
       double& end = spans(stage).back().end;
       end = now_ + (end - now_) * rate_ / rate;
-      state(stage).wakes_at = end;
+      wakes_at(stage) = end;
     }
     rate_ = rate;
   }
@@ -148,8 +149,8 @@ class Replay {
     StageState& there = state(peer.stage);
     const bool forward = send.kind == ActionKind::send_forward;
     (forward ? there.input_at : there.gradient_at)[pair(peer.action)] = at + delay_;
-    if (there.wakes_at == never && there.next < list(peer.stage).size())
-      there.wakes_at = arrival(peer.stage, list(peer.stage)[there.next]);
+    if (wakes_at(peer.stage) == never && there.next < list(peer.stage).size())
+      wakes_at(peer.stage) = arrival(peer.stage, list(peer.stage)[there.next]);
   }
 
   // When an input's slot is free: its last user's gradient was sent. The end of its last use
@@ -227,6 +228,7 @@ class Replay {
   const Costs& costs_;
   const PipelineResources& resources_;
   std::vector<StageState> states_;
+  std::vector<double> wakes_at_;  // apart, as every event looks through all
   double now_ = 0, rate_ = 1, delay_ = 0;
   Timeline timeline_;
 };
