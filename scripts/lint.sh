@@ -145,7 +145,7 @@ report 'over 500 lines: split by concept' \
   < <(select_files '\.(h|hpp|cpp|cu|cuh|py|sh|cmake)$' | xargs -0 -r awk 'FNR == 501 { print FILENAME ":501:" }')
 # shellcheck disable=SC2016  # awk's variables
 report 'a function over 80 lines: split by step' < <(select_files "$all_code" | xargs -0 -r awk '
-  /^[A-Za-z_\[].*[{(,]$/ && !/^(namespace|class|struct|enum|union|extern|#)/ { start = FNR; text = $0 }
+  /^[A-Za-z_\[].*[{(,]$/ && !/^(namespace|class|struct|enum|union|extern|#|constexpr auto [a-z_]+ = )/ { start = FNR; text = $0 }
   /^}/ { if (start && FNR - start > 80) print FILENAME ":" start ": " text; start = 0 }')
 
 # All files.

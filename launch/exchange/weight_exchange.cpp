@@ -9,6 +9,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <ranges>
 #include <span>
 
@@ -268,13 +269,11 @@ struct Part {
   std::int64_t first;  // element
 };
 
-// Checks the run directory to make of Hugging Face's config and weights, before any output. Returns
-// unsupported parts of the tokenizer, or "".
+// Checks the run directory to make, before any output. Returns unsupported parts of the tokenizer.
 std::string check_run(const std::string& from, const ModelConfig& model,
                       const Destination& destination) {
   if (fs::exists(destination.to + "/metrics.jsonl"))
-    fail(ExitCode::config,
-         "--out: {} is the directory of a run that has trained; give another place",
+    fail(ExitCode::config, "--out: {} is a run that has trained; give another place",
          destination.to);
   for (const char* const name : {"/config.yaml", "/weights.safetensors"})
     refuse_to_replace(destination.to + name, destination);
@@ -477,8 +476,7 @@ void import_weights(const std::string& from, const ModelConfig& model,
   if (!reinitialise.empty())
     metadata[lacking_key] = fmt::format("{}", fmt::join(reinitialise, " "));
   const std::string unread = alone ? "" : check_run(from, model, destination);
-  std::optional<OutputPlace> made;
-  if (!alone) made.emplace(destination.to);
+  const auto made = alone ? nullptr : std::make_unique<OutputPlace>(destination.to);
   const std::string file = alone ? destination.to : destination.to + "/weights.safetensors";
   write_safetensors(file, tensors, metadata,
                     [&](std::size_t i) { return to_ours(pairs[i], weights); });

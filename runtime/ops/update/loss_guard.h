@@ -32,8 +32,9 @@ struct LossGuardOptions {
 // sums(micro-batches, LossSums::count) f64, added in global batch order; the loss is their mean
 // over the counted targets. A non-finite loss, a spike or no counted target sets
 // scalars[StepScalars::gradient_scale] to 0, with which the update changes nothing, not even by
-// weight decay. A finite loss then updates mean and variance; a spike is clipped to the spike threshold first, so one outlier does not blind the rule and a new
-// level is accepted after some steps. The same bits on every back end.
+// weight decay. A finite loss then updates mean and variance; a spike is clipped to the spike
+// threshold first, so one outlier does not blind the rule and a new level is accepted after some
+// steps. The same bits on every back end.
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options);
 

@@ -175,7 +175,7 @@ TEST_F(ResultsTest, AnImportedDirectoryGeneratesAndEvaluates) {
   EXPECT_FALSE(fs::exists(path("hf/model.safetensors.index.json")));
   EXPECT_FALSE(fs::exists(path("hf/model-00001-of-00002.safetensors")));
   expect_refusal("checkpoint import " + path("hf") + " --out " + path("run") + " --force", 2,
-                 "is the directory of a run that has trained");
+                 "is a run that has trained");
   TokenizerText tokenizer;
   tokenizer.merges = {"a b"};
   write_file(path("hf/tokenizer.json"), tokenizer.json());

@@ -380,8 +380,7 @@ TEST_F(ResumeTest, AFinishedRunHasNothingLeftToDoUntilItGetsMoreSteps) {
   expect_same_run("whole", "run");
 
   more.insert(more.end(), {"train.micro_batch=1", "train.steps=10"});
-  const CommandResult smaller = train_gpt("run", 1, more);
-  EXPECT_THAT(smaller.output,
+  EXPECT_THAT(train_gpt("run", 1, more).output,
               HasSubstr("(reproducibility: run; layout keeps them): train.micro_batch: 1 (was 2)"));
 }
 
