@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/exchange/peft_settings.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 
 #include "runtime/base/error.h"
@@ -48,6 +51,24 @@ std::vector<std::string> peft_texts(const HfKeys& keys, const char* key) {
 
 namespace {
 
+// PCRE2 bounds the work of a match, whatever the pattern.
+bool matches_whole(const HfKeys& keys, const char* key, const std::string& pattern,
+                   const std::string& text) {
+  int error = 0;
+  std::size_t at = 0;
+  const auto bytes = [](const std::string& of) { return reinterpret_cast<PCRE2_SPTR>(of.data()); };
+  const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
+      pcre2_compile(bytes(pattern), pattern.size(), 0, &error, &at, nullptr), pcre2_code_free);
+  if (code == nullptr) keys.refuse(key, "no regular expression; list the modules");
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found(
+      pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
+  const int result = pcre2_match(code.get(), bytes(text), text.size(), 0,
+                                 PCRE2_ANCHORED | PCRE2_ENDANCHORED, found.get(), nullptr);
+  if (result < 0 && result != PCRE2_ERROR_NOMATCH)
+    keys.refuse(key, "a regular expression that takes too long; list the modules");
+  return result >= 0;
+}
+
 // peft matches a text as a regular expression, and each of a list as the end of a name.
 bool names_module(const HfKeys& keys, const char* key, const std::string& module) {
   const nlohmann::json* const value = keys.find(key);
@@ -56,11 +77,7 @@ bool names_module(const HfKeys& keys, const char* key, const std::string& module
     return std::ranges::any_of(texts, [&](const std::string& text) {
       return module == text || module.ends_with("." + text);
     });
-  try {
-    return texts.front() == "all-linear" || std::regex_match(module, std::regex(texts.front()));
-  } catch (const std::regex_error&) {
-    keys.refuse(key, "a regular expression that is not understood; list the modules");
-  }
+  return texts.front() == "all-linear" || matches_whole(keys, key, texts.front(), module);
 }
 
 // Whether peft would adapt it by layers_to_transform: in "model.layers.3.mlp" layer 3.
