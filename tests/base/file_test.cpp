@@ -127,7 +127,7 @@ TEST_F(FileTest, FailedRenameRemovesTheTemporary) {
                 std::filesystem::create_directory(path("taken"));
                 file.commit();
               }),
-              HasSubstr("rename("));
+              HasSubstr("taken: cannot be written"));
   EXPECT_EQ(files(), 1U);
 }
 

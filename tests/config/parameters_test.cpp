@@ -102,7 +102,7 @@ TEST(ResolveAdapters, PartsHaveFactorsOfTheirOwnOrTheWholeHas) {
               HasSubstr("do not know their positions"));
   EXPECT_THAT(refusal(gpt, {"lora.rslora=true"}),
               HasSubstr("lora.rslora=true: has no effect with lora.rank: 0"));
-  LoraConfig config{.rank = 16, .alpha = 8};
+  LoraConfig config{.rank = 16, .alpha = 8, .modules_to_save = {}};
   EXPECT_EQ(config.scale(), 0.5);
   config.rslora = true;
   EXPECT_EQ(config.scale(), 2);
