@@ -11,6 +11,7 @@
 #include "runtime/comm/mpi.h"
 #include "runtime/comm/nccl.h"
 #include "runtime/ops/common/library_version.h"
+#include "runtime/telemetry/host.h"
 
 namespace trireme {
 namespace {

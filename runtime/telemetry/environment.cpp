@@ -6,7 +6,6 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -102,15 +101,6 @@ std::string recorded_command_line(const RunEnvironment& environment) {
       fmt::format("{}", fmt::join(without_secrets(environment.command_line), " "));
   return parse_json<json>(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
       .get<std::string>();
-}
-
-// Not ru_maxrss, which begins with that of the program which started this one.
-std::uint64_t peak_resident_bytes() {
-  const std::string status =
-      read_file_if_exists("/proc/self/status", 1 << 16, ExitCode::config).value_or("");
-  const std::size_t found = status.find("VmHWM:");
-  if (found == std::string::npos) return 0;
-  return 1024 * std::strtoull(status.c_str() + found + 6, nullptr, 10);  // KiB
 }
 
 }  // namespace trireme

@@ -36,7 +36,4 @@ struct RunEnvironment {
 // The command line's words joined by blanks, without secrets; UTF-8.
 [[nodiscard]] std::string recorded_command_line(const RunEnvironment& environment);
 
-// Peak resident memory of this process in bytes.
-[[nodiscard]] std::uint64_t peak_resident_bytes();
-
 }  // namespace trireme

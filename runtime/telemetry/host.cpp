@@ -60,8 +60,8 @@ double quota() {
   return allowed > 0 && period > 0 ? allowed / period : 0;
 }
 
-std::uint64_t kibibytes(std::string_view key) {
-  std::istringstream text(field("/proc/meminfo", key));
+std::uint64_t kibibytes(const char* path, std::string_view key) {
+  std::istringstream text(field(path, key));
   std::uint64_t value = 0;
   return text >> value ? value * 1024 : 0;
 }
@@ -95,14 +95,19 @@ int usable_cores(const HostCpu& cpu) {
 }
 
 HostMemory host_memory() {
-  HostMemory memory{.total_bytes = kibibytes("MemTotal"),
-                    .available_bytes = kibibytes("MemAvailable")};
+  HostMemory memory{.total_bytes = kibibytes("/proc/meminfo", "MemTotal"),
+                    .available_bytes = kibibytes("/proc/meminfo", "MemAvailable")};
   double limit = number_in("/sys/fs/cgroup/memory.max");
   if (limit < 0) limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
   // Version 1 writes "none" as a huge number.
   if (limit > 0 && limit < static_cast<double>(memory.total_bytes))
     memory.limit_bytes = static_cast<std::uint64_t>(limit);
   return memory;
+}
+
+// Not ru_maxrss, which begins with that of the program which started this one.
+std::uint64_t peak_resident_bytes() {
+  return kibibytes("/proc/self/status", "VmHWM");
 }
 
 }  // namespace trireme

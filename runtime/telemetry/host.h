@@ -28,5 +28,7 @@ struct HostMemory {
 // Whole cores usable by this process: allowed, and within the quota; at least one.
 [[nodiscard]] int usable_cores(const HostCpu& cpu);
 [[nodiscard]] HostMemory host_memory();
+// Peak resident memory of this process in bytes.
+[[nodiscard]] std::uint64_t peak_resident_bytes();
 
 }  // namespace trireme

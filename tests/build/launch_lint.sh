@@ -38,7 +38,7 @@ bases=$(sed -nE 's/^(FROM|From:) ?(debian[^ ]*).*/\2/p' launch/container/Dockerf
 
 # The manifests parse, and their commands exist, with configs that resolve.
 if python3 -c 'import yaml' 2>/dev/null; then
-  commands=$(python3 scripts/manifest_commands.py launch/kubernetes/*.yaml) || complain "a manifest is wrong"
+  commands=$(python3 tests/build/manifest_commands.py launch/kubernetes/*.yaml) || complain "a manifest is wrong"
   runs=0 arguments=()
   while read -r line; do
     [[ $line == *" train "* ]] || continue

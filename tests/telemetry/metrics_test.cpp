@@ -249,7 +249,7 @@ TEST(MetricsLog, RefusesAFileThatExists) {
   test::write_text(path, "");
 
   expect_error(
-      ExitCode::internal, [&] { MetricsLog log(path, ItemKind::tokens); }, path, "EEXIST");
+      ExitCode::internal, [&] { MetricsLog log(path, ItemKind::tokens); }, path, "is there");
 }
 
 TEST(MetricsLog, AFullDiskIsReportedOnceAndLeavesWholeLines) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/run_directory.h"
+#include "runtime/telemetry/host.h"
 
 #include <gtest/gtest.h>
 

@@ -164,8 +164,9 @@ TEST_F(AdapterTest, OfATiedBaseTrainTheTableInPeftsFile) {
   const Settings tied{"model.family=llama", "model.kv_heads=1", "model.tied_head=true"};
   ASSERT_EQ(train_gpt("base", 1, tied).exit_code, 0);
   Settings set = tied;
-  set.insert(set.end(), {"train.initial_weights=" + at("base"), "lora.rank=2",
-                         "lora.modules_to_save=[embedding.token.weight]"});
+  set.insert(set.end(),
+             {"train.initial_weights=" + at("base"), "lora.rank=2", "lora.targets=[query,contract]",
+              "lora.modules_to_save=[embedding.token.weight]"});
   ASSERT_EQ(train_gpt("tuned", 1, set).exit_code, 0);
   ASSERT_EQ(trireme(fmt::format("checkpoint export {} --adapter --out {}", at("tuned"), at("peft")))
                 .exit_code,

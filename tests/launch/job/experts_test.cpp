@@ -66,7 +66,7 @@ TEST_F(ExpertRunTest, LoadsAreExactAndTheSameOnEveryLayout) {
   for (const json& line : lines_with("one", "experts")) {
     ASSERT_EQ(line["experts"].size(), 2U);
     for (const char* const layer : {"blocks.0.mlp", "blocks.1.mlp"})
-      EXPECT_EQ(line["experts"][layer]["tokens"], 8 * 24 * 2);
+      EXPECT_EQ(line["experts"][layer]["tokens"], 8 * 24);
   }
   EXPECT_EQ(loads_of("experts"), loads);
   EXPECT_EQ(loads_of("tensor"), loads);

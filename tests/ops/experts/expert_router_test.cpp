@@ -356,8 +356,9 @@ TEST(RouterBalance, PaddingCountsNowhere) {
   EXPECT_EQ(counts.get(), (Values{2, 2, 2, 1, 0, 1}));
   expect_close(pull.get(), {1, 1, 1, 1.5, 0, 1.5}, 1e-6, 0);
   const GuardedTensor logits = random_tensor(DType::f32, {2 * run, 3}, 1),
-                      dweights(DType::f32, {2 * run, chosen}), totals(DType::f64, {2}, {2, 5}),
-                      all(DType::f32, {2 * run, 3}), real(DType::f32, {2 * run, 3});
+                      dweights(DType::f32, {2 * run, chosen}, Values(2 * run * chosen, 0.0)),
+                      totals(DType::f64, {2}, {2, 5}), all(DType::f32, {2 * run, 3}),
+                      real(DType::f32, {2 * run, 3});
   ops::route_backward(stream(), all, dweights, slots, logits, pull, {.slots = 2}, {.z = 0.5F});
   ops::route_backward(stream(), real, dweights, slots, logits, pull, {.slots = 2},
                       {.z = 0.5F, .totals = totals.view().as<double>(), .starts = padding});

@@ -228,8 +228,8 @@ class ExpertWarnings : public RunWarningsTest {
   void read(const std::vector<float>& counts) {
     StepMetrics metrics = healthy();
     metrics.items = 48;
-    metrics.expert_loads = {load_of("blocks.0.mlp", std::vector<float>(8, 12)),
-                            load_of("blocks.1.mlp", counts)};
+    metrics.expert_loads = {load_of("blocks.0.mlp", std::vector<float>(8, 12), 2),
+                            load_of("blocks.1.mlp", counts, 2)};
     step(metrics);
     step(healthy());  // not read
   }
