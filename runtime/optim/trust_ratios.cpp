@@ -27,12 +27,12 @@ void TrustRatios::count_elements(Stream& stream) {
 }
 
 void TrustRatios::measure(Stream& stream, std::vector<Run> runs, bool exact) {
-  std::ranges::stable_sort(runs, {}, &Run::tensor);
   std::vector<ops::SquaresRun> both;
   for (const Run& run : runs) {
     both.push_back({.values = run.parameter, .total = 2 * run.tensor});
     both.push_back({.values = run.direction, .total = 2 * run.tensor + 1});
   }
+  std::ranges::stable_sort(both, {}, &ops::SquaresRun::total);
   table_ = ops::SquaresTable(stream, both, 2 * tensors_, exact);
   if (!exact) return;
   states_ =
