@@ -36,9 +36,9 @@ std::uint64_t checksum_of(std::string_view text) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-std::uint64_t file_checksum(const std::string& path, ExitCode code, std::uint64_t most) {
+std::uint64_t file_checksum(const std::string& path, ExitCode code) {
   const FileDescriptor file = open_regular_file(path, code);
-  const std::uint64_t size = std::min(regular_file_size(file, path, code), most);
+  const std::uint64_t size = regular_file_size(file, path, code);
   std::vector<std::byte> block(std::min<std::uint64_t>(std::size_t{1} << 20, size));
   Checksum sum;
   for (std::uint64_t at = 0; at < size; at += block.size()) {

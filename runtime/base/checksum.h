@@ -29,9 +29,7 @@ class Checksum {
 };
 
 [[nodiscard]] std::uint64_t checksum_of(std::string_view text);
-// Of a regular file's bytes, or the first `most` of them. Raises `code`, with the path, if it
-// cannot be read.
-[[nodiscard]] std::uint64_t file_checksum(const std::string& path, ExitCode code,
-                                          std::uint64_t most = UINT64_MAX);
+// Of a regular file's bytes. Raises `code`, with the path, if it cannot be read.
+[[nodiscard]] std::uint64_t file_checksum(const std::string& path, ExitCode code);
 
 }  // namespace trireme
