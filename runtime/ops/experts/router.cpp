@@ -171,9 +171,8 @@ void route_backward(Stream& stream, const Tensor& dlogits, const Tensor& dweight
   }
   TRIREME_DISPATCH(stream, route_backward,
                    reads(dweights, slots, logits, pull)
-                       .bytes((loss.loss_scale == nullptr ? 0 : sizeof(float)) +
-                                  (loss.totals == nullptr ? 0 : 2 * sizeof(double)),
-                              0)
+                       .bytes(loss.loss_scale == nullptr ? 0 : sizeof(float), 0)
+                       .bytes(loss.totals == nullptr ? 0 : 2 * sizeof(double), 0)
                        .writes(dlogits),
                    dlogits, dweights, slots, logits, pull, options, loss);
 }

@@ -244,8 +244,10 @@ std::string beginning_digest(const std::string& path, std::uint64_t bytes) {
   constexpr std::uint64_t block = std::uint64_t{1} << 22;
   const auto file = open_regular_file(path, ExitCode::config);
   Checksum sum;
-  for (std::uint64_t at = 0; at < bytes; at += block)
-    sum.update(std::as_bytes(std::span(bytes_at(file, at, std::min(block, bytes - at)))));
+  for (std::uint64_t at = 0; at < bytes; at += block) {
+    const std::string part = bytes_at(file, at, std::min(block, bytes - at));
+    sum.update(std::as_bytes(std::span(part)));
+  }
   return digest_text(sum.value());
 }
 
