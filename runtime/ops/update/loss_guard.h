@@ -34,7 +34,7 @@ struct LossGuardOptions {
 // scalars[StepScalars::gradient_scale] to 0, with which the update changes nothing, not even by
 // weight decay. A finite loss then updates mean and variance; a spike is clipped to the spike
 // threshold first, so one outlier does not blind the rule and a new level is accepted after some
-// steps. The same bits on every back end.
+// steps. Bitwise identical on every back end.
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options);
 
