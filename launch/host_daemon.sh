@@ -40,7 +40,7 @@ clear_job_of() {
 }
 
 guard_daemon() {
-  local end_seconds=$1 daemon timer had_ranks=false alone=0 number="" word before=""
+  local end_seconds=$1 daemon had_ranks=false alone=0 number="" word before=""
   set_tcp_retries "$2"
   shift 2
   for word in "$@"; do
@@ -51,10 +51,7 @@ guard_daemon() {
   daemon=$!
   trap 'kill -s TERM "$daemon" 2>/dev/null' TERM INT HUP
   while kill -0 "$daemon" 2>/dev/null; do
-    sleep 1 &
-    timer=$!
-    wait -n "$daemon" "$timer" 2>/dev/null
-    kill "$timer" 2>/dev/null
+    wait_at_most 10 "$daemon"
     if pgrep -P "$daemon" >/dev/null; then
       had_ranks=true alone=0
     elif $had_ranks && ((++alone > end_seconds)); then

@@ -76,6 +76,13 @@ heed_signals() {
   if [[ ${early:-USR1} != USR1 ]]; then stop "$early"; fi
 }
 
+# wait_at_most TENTHS PROCESS: waits so many tenths of a second, or until the process ends. Not with `wait -n` and a
+# timer in the background: bash forgets a timer that ends while a trap runs, and then waits for the process alone.
+wait_at_most() {
+  local tenths=$1
+  while ((tenths-- > 0)) && kill -0 "$2" 2>/dev/null; do sleep 0.1; done
+}
+
 # wait_for PROCESS: waits across signals that interrupt a wait. Sets `code`.
 wait_for() {
   local late

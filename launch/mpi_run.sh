@@ -129,11 +129,7 @@ find_end() {
 
 result=0 end_at=0
 while kill -0 "$job" 2>/dev/null; do
-  # A short time, or until mpirun ends.
-  sleep 0.3 &
-  timer=$!
-  wait -n "$job" "$timer" 2>/dev/null
-  kill "$timer" 2>/dev/null
+  wait_at_most 3 "$job"
   if ((end_at == 0)) && said_last_words; then end_at=$(($(milliseconds) + 1000 * patience)); fi
   if ((end_at > 0 && $(milliseconds) > end_at)); then
     end_job "it still runs $patience s after an error"
