@@ -180,8 +180,8 @@ std::vector<std::size_t> like_ones_together(const std::vector<LayoutChoice>& all
 }
 
 // The least memory of the fullest rank: weights, gradients, optimizer state and saved activations.
-std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
-                        const plan::StepEstimate& step, const Schedule& schedule) {
+std::uint64_t min_bytes(const Config& config, const plan::StepInput& input, plan::StepMemo& memo) {
+  const Schedule& schedule = schedule_of(input, memo);
   const double ranks = static_cast<double>(config.parallel.shard());
   const auto shared = [&](int from_stage) { return input.zero >= from_stage ? ranks : 1.0; };
   const double rounded = input.build.compute == DType::f32 || input.zero >= 3
@@ -191,8 +191,7 @@ std::uint64_t min_bytes(const Config& config, const plan::StepInput& input,
       sizeof(float) * (1 / shared(3) + 1 / shared(2) + config.optimizer.moments() / shared(1));
   double max_bytes = 0;
   for (int stage = 0; stage < input.schedule.stages; ++stage) {
-    double bytes =
-        step.stages[static_cast<std::size_t>(stage)].parameters * (per_element + rounded);
+    double bytes = elements_of_stage(input, stage, memo) * (per_element + rounded);
     const auto& slots = schedule.slots[static_cast<std::size_t>(stage)];
     for (int chunk = 0; chunk < input.schedule.chunks; ++chunk) {
       const auto at = static_cast<std::size_t>(virtual_stage(input.schedule, stage, chunk));
@@ -236,7 +235,8 @@ LayoutSearch::LayoutSearch(const Config& given, const Environment& environment,
   for (const std::size_t i : like_ones_together(all)) {
     std::string why;
     found[i] = considered(all[i], why);
-    if (!found[i] && i < first_refused) {
+    refused_ += why.empty() ? 0 : 1;
+    if (!why.empty() && i < first_refused) {
       first_refused = i;
       refusal = std::move(why);
     }
@@ -245,9 +245,9 @@ LayoutSearch::LayoutSearch(const Config& given, const Environment& environment,
   for (std::optional<Candidate>& candidate : found) {
     if (candidate) candidates_.push_back(std::move(*candidate));
   }
-  refused_ = all.size() - candidates_.size();
-  if (!candidates_.empty()) return;
-  fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried(),
+  tried_ = all.size();
+  if (refused_ < tried_) return;
+  fail(ExitCode::config, "none of {} layouts of {} ranks is possible; of the first: {}", tried_,
        environment.ranks, refusal);
 }
 
@@ -258,11 +258,15 @@ std::optional<LayoutSearch::Candidate> LayoutSearch::considered(const LayoutChoi
         config::resolve_config(key_table(), with_layout(given_, choice), environment_, nullptr,
                                Purpose::train, limits_ ? &*limits_ : nullptr);
     if (!limits_) limits_ = key_table().family_of(config).limits(config);
-    const plan::StepInput& input = planner_.input(config);
-    Candidate candidate{.choice = choice, .step = plan::estimate_step(input, hardware_, &memo_)};
-    candidate.min_bytes = min_bytes(config, input, candidate.step, memo_.schedule) +
-                          static_cast<std::uint64_t>(hardware_.device.framework_bytes);
-    return candidate;
+    const std::uint64_t bytes = min_bytes(config, planner_.declared(config), memo_) +
+                                static_cast<std::uint64_t>(hardware_.device.framework_bytes);
+    if (static_cast<double>(bytes) > hardware_.device.memory_bytes) {
+      ++too_large_;
+      return std::nullopt;
+    }
+    return Candidate{.choice = choice,
+                     .step = plan::estimate_step(planner_.input(config), hardware_, &memo_),
+                     .min_bytes = bytes};
   } catch (const Error& error) {
     if (error.code() != ExitCode::config) throw;
     refusal = error.what();
@@ -271,12 +275,10 @@ std::optional<LayoutSearch::Candidate> LayoutSearch::considered(const LayoutChoi
 }
 
 std::optional<LayoutPlan> LayoutSearch::fitting(const Candidate& candidate) {
-  if (static_cast<double>(candidate.min_bytes) <= hardware_.device.memory_bytes) {
-    LayoutPlan plan{.config = resolve_config(with_layout(given_, candidate.choice), environment_),
-                    .step = candidate.step};
-    plan.stages = plan_memory_of_stages(plan.config);
-    if (fits(plan, hardware_)) return plan;
-  }
+  LayoutPlan plan{.config = resolve_config(with_layout(given_, candidate.choice), environment_),
+                  .step = candidate.step};
+  plan.stages = plan_memory_of_stages(plan.config);
+  if (fits(plan, hardware_)) return plan;
   ++too_large_;
   return std::nullopt;
 }

@@ -45,8 +45,9 @@ struct LayoutChoice {
 
 class LayoutSearch {
  public:
-  // Estimates the time of every layout. `given` need not be resolved. Raises ExitCode::config if
-  // the rules refuse all of them, or the hardware does not support the precision.
+  // Estimates the time of every layout whose parameters and activations alone do not exceed the
+  // memory. `given` need not be resolved. Raises ExitCode::config if the rules refuse all layouts,
+  // or the hardware does not support the precision.
   LayoutSearch(const Config& given, int ranks, const plan::Hardware& hardware);
   // For a job that is there already.
   LayoutSearch(const Config& given, const Environment& environment, const plan::Hardware& hardware);
@@ -57,9 +58,9 @@ class LayoutSearch {
   // where none fits.
   [[nodiscard]] std::optional<LayoutPlan> nearest(const LayoutChoice& from);
 
-  [[nodiscard]] std::size_t tried() const { return candidates_.size() + refused_; }
+  [[nodiscard]] std::size_t tried() const { return tried_; }
   [[nodiscard]] std::size_t refused() const { return refused_; }  // by the config's rules
-  // Counts only layouts checked for memory: the fastest (or nearest) ones.
+  // At least: all buffers are counted of the fastest (or nearest) layouts alone.
   [[nodiscard]] std::size_t too_large() const { return too_large_; }
 
  private:
@@ -68,7 +69,7 @@ class LayoutSearch {
     plan::StepEstimate step;
     std::uint64_t min_bytes = 0;  // that any rank of it needs
   };
-  // Nothing where the rules refuse it, with their message.
+  // Nothing where it is too large, or where the rules refuse it, with their message.
   [[nodiscard]] std::optional<Candidate> considered(const LayoutChoice& choice,
                                                     std::string& refusal);
   [[nodiscard]] std::optional<LayoutPlan> fitting(const Candidate& candidate);
@@ -80,7 +81,7 @@ class LayoutSearch {
   plan::StepMemo memo_;
   std::optional<ModelLimits> limits_;
   std::vector<Candidate> candidates_;
-  std::size_t refused_ = 0, too_large_ = 0;
+  std::size_t tried_ = 0, refused_ = 0, too_large_ = 0;
 };
 
 }  // namespace trireme

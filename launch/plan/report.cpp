@@ -280,7 +280,7 @@ std::string describe_plan(const LayoutPlan& plan, const PlanContext& context) {
 std::string describe_search(std::span<const LayoutPlan> best, const LayoutSearch& search,
                             const PlanContext& context) {
   std::string text = fmt::format(
-      "{} layouts: {} refused by the config's rules, {} of the fastest too large for {}\n\n"
+      "{} layouts: {} refused by the config's rules, at least {} too large for {}\n\n"
       "       step    {:>11}    MFU       memory\n",
       search.tried(), search.refused(), search.too_large(), context.hardware.name,
       traits_of(context.given.model).item_name + "/s");

@@ -66,16 +66,21 @@ StepPlanner::Layers& StepPlanner::layers(const Config& config) {
     input.layers = summarize(make_chain(config), device_type(config), build);
     for (const LayerSummary& layer : input.layers)
       input.kinds.push_back(kind_of(layer.params));
-    if (counts_work_ && device_type(config) == DeviceType::cuda) {
-      CountedWork counted = count_work(config);
-      input.work = std::move(counted.layers);
-      found->second.optimizer_bytes = counted.optimizer_bytes;
-    }
   }
   return found->second;
 }
 
 const plan::StepInput& StepPlanner::input(const Config& config) {
+  Layers& known = layers(config);
+  if (counts_work_ && known.input.work.empty() && device_type(config) == DeviceType::cuda) {
+    CountedWork counted = count_work(config);
+    known.input.work = std::move(counted.layers);
+    known.optimizer_bytes = counted.optimizer_bytes;
+  }
+  return declared(config);
+}
+
+const plan::StepInput& StepPlanner::declared(const Config& config) {
   const ModelTraits traits = traits_of(config.model);
   TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
   Layers& known = layers(config);

@@ -38,6 +38,8 @@ class StepPlanner {
   // The step of a resolved config, until the next. Raises ExitCode::config for an impossible
   // schedule.
   [[nodiscard]] const plan::StepInput& input(const Config& config);
+  // The same without the counted work, which takes longest.
+  [[nodiscard]] const plan::StepInput& declared(const Config& config);
 
  private:
   // The settings that change declarations in a search: tensor ranks, data ranks that share experts,

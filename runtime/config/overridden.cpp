@@ -61,9 +61,7 @@ void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where)
     if (condition.key.empty() || !met_by(where, condition.key, field.key)) continue;
     const std::string actual = format_value(field_of(keys, condition.key), config);
     const bool open = condition.key == "device.type" && actual == "auto";  // resolved on the host
-    if (open || condition.allows(actual) ||
-        format_value(field, config) == format_value(field, defaults))
-      continue;
+    if (open || condition.allows(actual) || same_value(field, config, defaults)) continue;
     ignore(keys, field, condition.key, config, where);
   }
 }

@@ -288,9 +288,8 @@ struct Formatter {
     std::vector<std::string> pairs;
     if (!source.name.empty()) pairs.push_back("name: " + quote_if_needed(source.name));
     for (const Field& row : source_fields()) {
-      const std::string value = format_value(row, scratch);
-      if (value != format_value(row, defaults))
-        pairs.push_back(fmt::format("{}: {}", row.name(), value));
+      if (!same_value(row, scratch, defaults))
+        pairs.push_back(fmt::format("{}: {}", row.name(), format_value(row, scratch)));
     }
     const bool path_alone = pairs.size() == 1 && !source.path.empty();
     return path_alone ? quote_if_needed(source.path)
@@ -375,6 +374,15 @@ Refusals assign(const Field& field, const Node& node, Config& config, const std:
 
 std::string format_value(const Field& field, const Config& config) {
   return visit_value(field, config, Formatter{field.limits_for(config.model.family)});
+}
+
+bool same_value(const Field& field, const Config& a, const Config& b) {
+  return visit_value(field, a, [&](const auto& ours) {
+    return visit_value(field, b, [&](const auto& theirs) {
+      if constexpr (std::is_same_v<decltype(ours), decltype(theirs)>) return ours == theirs;
+      return false;  // families that share a key may give it other types
+    });
+  });
 }
 
 std::string type_of(const Field& field) {

@@ -25,6 +25,8 @@ using Refusals = std::map<std::string_view, Error>;
 
 // The value of `field` as YAML that assign reads back to the same value.
 [[nodiscard]] std::string format_value(const Field& field, const Config& config);
+// Whether both have the same value of `field`.
+[[nodiscard]] bool same_value(const Field& field, const Config& a, const Config& b);
 
 // "integer", "number", "boolean", "text", "list of integers", "list of numbers",
 // "list of texts".

@@ -33,8 +33,9 @@ struct StageState {
   std::vector<double> input_at, gradient_at, gradient_sent_at;  // by (chunk, micro-batch)
 };
 
-// Event-driven: a computation ends, or an awaited input arrives. The last span of a computing stage
-// has the end predicted at the present rate.
+// With a core for each stage, its times follow from its inputs' arrivals alone: each stage goes as
+// far as they are known. Stages that share cores are event-driven: a computation ends, or an awaited
+// input arrives; the last span of a computing stage then has the end predicted at the present rate.
 class Replay {
  public:
   Replay(const Schedule& schedule, const Costs& costs, const PipelineResources& resources)
@@ -50,6 +51,28 @@ class Replay {
   }
 
   Timeline run() {
+    if (resources_.cores >= shape_.stages) {
+      run_apart();
+    } else {
+      run_together();
+    }
+    summarise();
+    return std::move(timeline_);
+  }
+
+ private:
+  void run_apart() {
+    awake_.resize(states_.size());
+    std::iota(awake_.rbegin(), awake_.rend(), 0);
+    while (!awake_.empty()) {
+      const int stage = awake_.back();
+      awake_.pop_back();
+      for (now_ = wakes_at(stage); now_ < never; now_ = wakes_at(stage))
+        follow_list(stage);
+    }
+  }
+
+  void run_together() {
     while (now_ < never) {
       for (int stage = 0; stage < shape_.stages; ++stage) {
         if (wakes_at(stage) <= now_) follow_list(stage);
@@ -57,11 +80,8 @@ class Replay {
       share_cores();
       now_ = *std::ranges::min_element(wakes_at_);
     }
-    summarise();
-    return std::move(timeline_);
   }
 
- private:
   // When its computation ends or its input arrives; never if that is unknown yet.
   double& wakes_at(int stage) { return wakes_at_[static_cast<std::size_t>(stage)]; }
   StageState& state(int stage) { return states_[static_cast<std::size_t>(stage)]; }
@@ -117,7 +137,6 @@ class Replay {
 
   // Equal shares of the cores for all computing stages (processor sharing), at most one core each.
   void share_cores() {
-    if (resources_.cores >= shape_.stages) return;
     double active = 0;
     for (int stage = 0; stage < shape_.stages; ++stage)
       active += computes_until(stage) > now_ ? 1 : 0;
@@ -149,8 +168,10 @@ class Replay {
     StageState& there = state(peer.stage);
     const bool forward = send.kind == ActionKind::send_forward;
     (forward ? there.input_at : there.gradient_at)[pair(peer.action)] = at + delay_;
-    if (wakes_at(peer.stage) == never && there.next < list(peer.stage).size())
-      wakes_at(peer.stage) = arrival(peer.stage, list(peer.stage)[there.next]);
+    if (wakes_at(peer.stage) < never || there.next == list(peer.stage).size()) return;
+    wakes_at(peer.stage) = std::max(computes_until(peer.stage),
+                                    arrival(peer.stage, list(peer.stage)[there.next]));
+    if (wakes_at(peer.stage) < never) awake_.push_back(peer.stage);
   }
 
   // When an input's slot is free: its last user's gradient was sent. The end of its last use
@@ -229,6 +250,7 @@ class Replay {
   const PipelineResources& resources_;
   std::vector<StageState> states_;
   std::vector<double> wakes_at_;  // apart, as every event looks through all
+  std::vector<int> awake_;        // of stages apart: those that can go on
   double now_ = 0, rate_ = 1, delay_ = 0;
   Timeline timeline_;
 };

@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/plan/comm_cost.h"
 #include "runtime/plan/cta_cost.h"
+#include "runtime/plan/stage_params.h"
 
 namespace trireme::plan {
 namespace {
@@ -28,15 +29,14 @@ class Stage {
         dense_{span_of(MeshAxis::zero, input.mesh, links_),
                span_of(MeshAxis::replicas, input.mesh, links_)},
         experts_{span_of(MeshAxis::expert_zero, input.mesh, links_),
-                 span_of(MeshAxis::expert_replicas, input.mesh, links_)} {
-    find_units();
-    layout_ = &known_layout(memo);
-  }
+                 span_of(MeshAxis::expert_replicas, input.mesh, links_)},
+        units_(units_of(input, stage)),
+        layout_(layout_of(input, units_, memo)) {}
 
   DataTraffic traffic() {
-    DataTraffic traffic{.elements = layout_->elements,
-                        .owned_elements = layout_->owned_elements,
-                        .buckets = static_cast<int>(layout_->buckets.size())};
+    DataTraffic traffic{.elements = layout_.elements,
+                        .owned_elements = layout_.owned_elements,
+                        .buckets = static_cast<int>(layout_.buckets.size())};
     if (input_.mesh.data == 1) return traffic;
     const double reduced = reduce_last(traffic);
     if (input_.zero == 1 || input_.zero == 2) gather_once(traffic);
@@ -45,63 +45,8 @@ class Stage {
   }
 
  private:
-  void find_units() {
-    for (int chunk = 0; chunk < input_.schedule.chunks; ++chunk) {
-      const auto at = static_cast<std::size_t>(virtual_stage(input_.schedule, stage_, chunk));
-      for (int layer = input_.stages.first_layer[at]; layer < input_.stages.first_layer[at + 1];
-           ++layer) {
-        layer_of_unit_.push_back(layer);
-        chunk_of_unit_.push_back(chunk);
-      }
-    }
-  }
-
-  StageLayout lay_out() const {
-    ParamLayout layout({input_.build.tensor, input_.build.experts}, input_.separate_ties);
-    int chunks = 0;
-    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
-      for (; chunks <= chunk_of_unit_[unit]; ++chunks)
-        layout.open_chunk();
-      layout.open_unit();
-      for (const ParamSpec& spec :
-           input_.layers[static_cast<std::size_t>(layer_of_unit_[unit])].params)
-        layout.declare(spec);
-    }
-    layout.lay_out(
-        {.stage = input_.zero, .ranks = input_.mesh.shard, .rank = 0, .vectors_apart = apart()},
-        input_.bucket_elements);
-    return {{layout.buckets().begin(), layout.buckets().end()},
-            static_cast<double>(layout.trained_elements()),
-            static_cast<double>(layout.owned_trained_elements())};
-  }
-
-  bool apart() const {
-    return input_.zero >= 1 && input_.build.compute != DType::f32 && input_.engine.rounded_gathers;
-  }
-
-  const StageLayout& known_layout(StepMemo& memo) const {
-    std::vector<std::int64_t> key{input_.zero,
-                                  input_.mesh.shard,
-                                  apart(),
-                                  input_.bucket_elements,
-                                  input_.separate_ties,
-                                  input_.build.tensor.ranks,
-                                  input_.build.tensor.blocks,
-                                  input_.build.experts.ranks,
-                                  input_.build.experts.blocks};
-    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
-      const auto layer = static_cast<std::size_t>(layer_of_unit_[unit]);
-      // Without kinds nothing is known to be alike.
-      key.push_back(input_.kinds.empty() ? static_cast<std::int64_t>(layer) : input_.kinds[layer]);
-      key.push_back(chunk_of_unit_[unit]);
-    }
-    const auto [found, fresh] = memo.layouts.try_emplace(std::move(key));
-    if (fresh) found->second = lay_out();
-    return found->second;
-  }
-
   const LayerSeconds& layer(int unit) const {
-    const int index = layer_of_unit_[static_cast<std::size_t>(unit)];
+    const int index = units_.layers[static_cast<std::size_t>(unit)];
     return layers_[static_cast<std::size_t>(index)];
   }
 
@@ -187,9 +132,9 @@ class Stage {
   // When backward has finished each unit, counted from the start of the step: a layer's share of
   // the span in which the schedule runs the last backward of its chunk.
   std::vector<double> ready_times() const {
-    std::vector<double> before(chunk_of_unit_.size());
-    for (std::size_t end = chunk_of_unit_.size(); end > 0;) {
-      const int chunk = chunk_of_unit_[end - 1];
+    std::vector<double> before(units_.chunks.size());
+    for (std::size_t end = units_.chunks.size(); end > 0;) {
+      const int chunk = units_.chunks[end - 1];
       const Action wanted{last_use(input_.schedule.kind), chunk, input_.schedule.micro_batches - 1};
       const auto span = std::find_if(spans_.rbegin(), spans_.rend(),
                                      [&](const Span& each) { return each.action == wanted; });
@@ -197,7 +142,7 @@ class Stage {
       const bool weights_only = wanted.kind == ActionKind::backward_weight;
       double all = 0;
       std::size_t first = end;
-      for (; first > 0 && chunk_of_unit_[first - 1] == chunk; --first)
+      for (; first > 0 && units_.chunks[first - 1] == chunk; --first)
         before[first - 1] = all +=
             backward_seconds(layer(static_cast<int>(first - 1)), weights_only);
       for (; end > first; --end)
@@ -219,7 +164,7 @@ class Stage {
     std::vector<Message> messages;
     const std::vector<double> ready = ready_times();
     double all = 0, repeated = 0;
-    for (const Bucket& bucket : layout_->buckets) {
+    for (const Bucket& bucket : layout_.buckets) {
       if (bucket.kind == ParamKind::frozen) continue;
       const double in_group = seconds_in_group(bucket);
       const double over_groups = seconds_over_groups(bucket);
@@ -246,8 +191,8 @@ class Stage {
 
   // ZeRO 1 and 2: every bucket once after the update, in the order in which the forward reads them.
   void gather_once(DataTraffic& traffic) const {
-    const auto& buckets = layout_->buckets;
-    std::vector<double> ready_at(layer_of_unit_.size());
+    const auto& buckets = layout_.buckets;
+    std::vector<double> ready_at(units_.layers.size());
     double clock = 0;
     for (std::size_t i = buckets.size(); i-- > 0;) {
       if (buckets[i].kind != ParamKind::weight) continue;
@@ -258,7 +203,7 @@ class Stage {
     }
     const double start = spans_.front().start;
     double now = start, computed = 0;
-    for (std::size_t unit = 0; unit < ready_at.size() && chunk_of_unit_[unit] == 0; ++unit) {
+    for (std::size_t unit = 0; unit < ready_at.size() && units_.chunks[unit] == 0; ++unit) {
       const LayerSeconds& s = layer(static_cast<int>(unit));
       now = std::max(now, ready_at[unit]) + forward_seconds(s);
       computed += forward_seconds(s);
@@ -274,7 +219,7 @@ class Stage {
     const int micro_batches = input_.schedule.micro_batches;
     double gathered = 0, first = 0, computed = 0;
     if (input_.zero >= 3) {
-      for (const Bucket& bucket : layout_->buckets) {
+      for (const Bucket& bucket : layout_.buckets) {
         if (bucket.kind != ParamKind::weight) continue;
         gathered += gather_seconds(bucket);
         if (bucket.units.first == 0) first += gather_seconds(bucket);
@@ -282,7 +227,7 @@ class Stage {
                   zero_of(bucket));
       }
     }
-    for (std::size_t unit = 0; unit < layer_of_unit_.size(); ++unit) {
+    for (std::size_t unit = 0; unit < units_.layers.size(); ++unit) {
       const LayerSeconds& s = layer(static_cast<int>(unit));
       computed += forward_seconds(s) + backward_seconds(s, false);
     }
@@ -301,9 +246,9 @@ class Stage {
   int stage_;
   std::span<const LayerSeconds> layers_;
   const std::vector<Span>& spans_;
-  const StageLayout* layout_ = nullptr;
   Groups dense_, experts_;
-  std::vector<int> layer_of_unit_, chunk_of_unit_;
+  StageUnits units_;
+  const StageLayout& layout_;
 };
 
 }  // namespace

@@ -187,7 +187,7 @@ class Estimator {
       resources = {.cores = shape.stages / contention_.time_slices,
                    .scheduling_delay = hardware_.node.scheduling_delay,
                    .links = LinkModel::unlimited};
-    simulate_schedule(shape, costs, resources);
+    simulate_schedule(costs, resources);
     estimate_.forward = mean_over_stages(forward) * contention_.time_slices;
     estimate_.backward = mean_over_stages(backward) * contention_.time_slices;
     estimate_.recompute = mean_over_stages(recompute) * contention_.time_slices;
@@ -205,13 +205,10 @@ class Estimator {
     estimate_.volumes.pipeline = messages * boundary_bytes() * shape.micro_batches * shape.chunks;
   }
 
-  void simulate_schedule(const ScheduleShape& shape, const Costs& costs,
-                         const PipelineResources& resources) {
-    const bool known = memo_.shape == shape && !memo_.timeline.stages.empty();
-    if (!known) memo_.schedule = make_schedule(shape);
-    if (!known || memo_.costs != costs || memo_.resources != resources)
-      memo_.timeline = simulate(memo_.schedule, costs, resources);
-    memo_.shape = shape;
+  void simulate_schedule(const Costs& costs, const PipelineResources& resources) {
+    const Schedule& schedule = schedule_of(input_, memo_);
+    if (memo_.timeline.stages.empty() || memo_.costs != costs || memo_.resources != resources)
+      memo_.timeline = simulate(schedule, costs, resources);
     memo_.costs = costs;
     memo_.resources = resources;
     TRIREME_EXPECTS(timeline_.deadlock.empty(), "{}", timeline_.deadlock);
@@ -316,6 +313,14 @@ double model_flops(const StepInput& input) {
     flops += layer.forward_flops * (reached ? 2 + trained_share(layer) : 1);
   }
   return flops * input.build.context.blocks * micro_batches_of(input);
+}
+
+const Schedule& schedule_of(const StepInput& input, StepMemo& memo) {
+  if (memo.schedule.actions.empty() || memo.schedule.shape != input.schedule) {
+    memo.schedule = make_schedule(input.schedule);
+    memo.timeline = {};
+  }
+  return memo.schedule;
 }
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware, StepMemo* memo) {

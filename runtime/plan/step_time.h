@@ -128,7 +128,6 @@ struct StageLayout {
 
 // What many estimates for one hardware share, as those of a search do.
 struct StepMemo {
-  ScheduleShape shape{};
   Schedule schedule{};
   Costs costs{};
   PipelineResources resources{};
@@ -136,6 +135,11 @@ struct StepMemo {
   // By what a layout depends on.
   std::map<std::vector<std::int64_t>, StageLayout> layouts{};
 };
+
+// The schedule of the step.
+[[nodiscard]] const Schedule& schedule_of(const StepInput& input, StepMemo& memo);
+// Trained parameters on a rank of the stage.
+[[nodiscard]] double elements_of_stage(const StepInput& input, int stage, StepMemo& memo);
 
 // Raises ExitCode::config if the hardware has no rate for the precision.
 [[nodiscard]] StepEstimate estimate_step(const StepInput& input, const Hardware& hardware,

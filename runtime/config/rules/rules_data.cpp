@@ -18,10 +18,9 @@ bool has_volumes(const Subject& subject) {
 void check_unused(const Subject& subject, Needs needs, std::string_view without) {
   const Config defaults = subject.keys.defaults();
   for (const Field& field : source_fields()) {
-    const std::string value = format_value(field, subject.config);
-    if (field.needs != needs || value == format_value(field, defaults)) continue;
-    refuse(subject, field.key, "{} has no effect without {}; set them or remove it", value,
-           without);
+    if (field.needs != needs || same_value(field, subject.config, defaults)) continue;
+    refuse(subject, field.key, "{} has no effect without {}; set them or remove it",
+           format_value(field, subject.config), without);
   }
 }
 

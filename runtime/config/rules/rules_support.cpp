@@ -211,15 +211,12 @@ void check_applicable(const Subject& subject) {
   const Config defaults = subject.keys.defaults();
   for (const Field& field : subject.keys.fields()) {
     const Condition& condition = field.only_with;
-    if (condition.key.empty()) continue;
+    if (condition.key.empty() || same_value(field, subject.config, defaults)) continue;
     const std::string actual = value_of(subject, condition.key);
     if (condition.allows(actual)) continue;
-    const std::string value = format_value(field, subject.config);
-    const std::string unset = format_value(field, defaults);
-    if (value != unset) {
-      refuse(subject, field.key, "{} has no effect with {}: {}, only with {}; remove it or use {}",
-             value, condition.key, actual, condition.any(), unset);
-    }
+    refuse(subject, field.key, "{} has no effect with {}: {}, only with {}; remove it or use {}",
+           format_value(field, subject.config), condition.key, actual, condition.any(),
+           format_value(field, defaults));
   }
 }
 
