@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI's daemon on another host. Ends it when its ranks have ended and mpirun is unreachable. launch/mpi_run.sh
-# names it as orte_launch_agent:
+# Open MPI's daemon on another host (of Open MPI 5: prted). Ends it when its ranks have ended and mpirun is unreachable.
+# launch/mpi_run.sh names it as launch agent:
 #
 #   host_daemon.sh END_SECONDS TCP_RETRIES orted ARGUMENTS...
 #
@@ -37,10 +37,16 @@ clear_job_of() {
     clear_segments_of "${number%%.*}"
     rm -rf "$place"
   done
+  # Open MPI 5 names segments by a hash: they are those that its ranks map, or that nothing maps (clear_dead_segments).
+  for place in $(grep -lsz "^PMIX_NAMESPACE=prterun-$(hostname -s)-$1@" /proc/[0-9]*/environ); do
+    grep -hso '/dev/shm/sm_segment[^ ]*' "${place%environ}maps"
+  done | sort -u | xargs -r rm -f
+  rm -rf "${TMPDIR:-/tmp}/prterun.$(hostname -s).$1."*
 }
 
 guard_daemon() {
-  local end_seconds=$1 daemon had_ranks=false alone=0 number="" word before=""
+  local end_seconds=$1 daemon had_ranks=false alone=0 number="" word before="" started
+  started=$(date +%s)
   set_tcp_retries "$2"
   shift 2
   for word in "$@"; do
@@ -61,7 +67,7 @@ guard_daemon() {
   local code
   wait "$daemon"
   code=$?
-  clear_segments_of "$number"
+  if [[ -n $number ]]; then clear_segments_of "$number"; else clear_dead_segments "$started"; fi
   return "$code"
 }
 

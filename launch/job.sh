@@ -20,6 +20,7 @@ communication_code=5 requeue_code=75
 #   75 of any rank is the job's: ranks agree on a stop, and none ends before the checkpoint is complete.
 #   Else the first code that is not 0: later ones are of ranks that lost a peer.
 #   Else a signal ended a rank: 5.
+#   14 is 5: Open MPI 5 ends a rank with it whose connection to another was lost.
 job_code() {
   local code=$1 end
   shift
@@ -35,6 +36,7 @@ job_code() {
         break
       fi
     done
+    ((code != 14)) || code=$communication_code
   fi
   echo "$code"
 }
@@ -80,7 +82,7 @@ heed_signals() {
 # timer in the background: bash forgets a timer that ends while a trap runs, and then waits for the process alone.
 wait_at_most() {
   local tenths=$1
-  while ((tenths-- > 0)) && kill -0 "$2" 2>/dev/null; do sleep 0.1; done
+  while ((tenths-- > 0)) && kill -0 "$2"; do sleep 0.1; done 2>/dev/null  # nor does bash then say how the process ended
 }
 
 # wait_for PROCESS: waits across signals that interrupt a wait. Sets `code`.
@@ -163,7 +165,7 @@ run_at_last() {
   done
 }
 
-# --- Shared memory. Removes the segments of a killed mpirun or daemon, by its job number.
+# --- Shared memory. Removes the segments of a killed mpirun or daemon of Open MPI 4, by its job number.
 clear_segments_of() {
   [[ $1 =~ ^[0-9]+$ ]] || return 0
   # The ranks form the first job in mpirun's job family.
@@ -173,7 +175,7 @@ clear_segments_of() {
 # Segments of Open MPI and NCCL on this host that no process maps.
 dead_segments() {
   local segment
-  for segment in /dev/shm/vader_segment."$(hostname)"."$(id -u)".* /dev/shm/nccl-*; do
+  for segment in /dev/shm/{vader,sm}_segment."$(hostname)"."$(id -u)".* /dev/shm/nccl-*; do
     [[ -f $segment && ! -L $segment && -O $segment ]] || continue
     (($(stat -c %Y "$segment" 2>/dev/null || echo 0) >= $1)) || continue
     grep -qsF -- "$segment" /proc/[0-9]*/maps || echo "$segment"

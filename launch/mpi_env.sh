@@ -16,6 +16,14 @@
 
 trireme_ranks=${1:-$(nproc)}
 
+# A setting of mpirun: OMPI_MCA_$1 of Open MPI 4 and PRTE_MCA_$2 of Open MPI 5, whose mpirun is PRRTE. The value is $3, for
+# PRRTE $4 if it means another.
+trireme_mpirun_setting() {
+  local old=OMPI_MCA_$1 new=PRTE_MCA_$2
+  export "$old=${!old:-$3}"
+  export "$new=${!new:-${4:-${!old}}}"
+}
+
 # --- Root. Open MPI refuses it unless both are set; containers and CI are root.
 export OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT:-1}
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:-1}
@@ -23,11 +31,11 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:-1}
 # --- Slots and cores. In an allocation the scheduler owns both.
 if [[ -z ${SLURM_JOB_ID:-} ]]; then
   # mpirun counts physical cores as slots and refuses more ranks than those.
-  export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe:-1}
+  trireme_mpirun_setting rmaps_base_oversubscribe rmaps_default_mapping_policy 1 slot:oversubscribe
 
   # Open MPI binds every mpirun's first rank to core 0: two runs at once would share it, and a rank's worker threads
   # would share their rank's one core. The kernel's scheduler places them better.
-  export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none}
+  trireme_mpirun_setting hwloc_base_binding_policy hwloc_default_binding_policy none
 fi
 
 # With more ranks than cores a waiting rank must yield its core to the rank it waits for: a 1 MiB all-reduce of 4 ranks
@@ -47,7 +55,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=${OMPI_MCA_btl_vader_single_copy
 # name.
 if [[ -n ${TRIREME_INTERFACE:-} ]]; then
   export OMPI_MCA_btl_tcp_if_include=${OMPI_MCA_btl_tcp_if_include:-$TRIREME_INTERFACE}
-  export OMPI_MCA_oob_tcp_if_include=${OMPI_MCA_oob_tcp_if_include:-$TRIREME_INTERFACE}
+  trireme_mpirun_setting oob_tcp_if_include prte_if_include "$TRIREME_INTERFACE"
   trireme_name=$TRIREME_INTERFACE
   if [[ $trireme_name == */* ]]; then
     trireme_name=$(ip -o -4 addr show to "$TRIREME_INTERFACE" 2>/dev/null | awk 'NR == 1 { print $2 }')
@@ -80,14 +88,14 @@ if [[ -n ${TRIREME_PORTS:-} ]]; then
   fi
   export OMPI_MCA_btl_tcp_port_min_v4=${OMPI_MCA_btl_tcp_port_min_v4:-${BASH_REMATCH[1]}}
   export OMPI_MCA_btl_tcp_port_range_v4=${OMPI_MCA_btl_tcp_port_range_v4:-$((BASH_REMATCH[2] - BASH_REMATCH[1] + 1))}
-  export OMPI_MCA_oob_tcp_dynamic_ipv4_ports=${OMPI_MCA_oob_tcp_dynamic_ipv4_ports:-$TRIREME_PORTS}
+  trireme_mpirun_setting oob_tcp_dynamic_ipv4_ports oob_tcp_dynamic_ipv4_ports "$TRIREME_PORTS"
 fi
 
 # --- A lost host. By default mpirun notices after 8 minutes; with these three after 5 s, by keepalive probes of the
 # kernels. Use more if links fail for longer and recover.
-export OMPI_MCA_oob_tcp_keepalive_time=${OMPI_MCA_oob_tcp_keepalive_time:-2}
-export OMPI_MCA_oob_tcp_keepalive_intvl=${OMPI_MCA_oob_tcp_keepalive_intvl:-1}
-export OMPI_MCA_oob_tcp_keepalive_probes=${OMPI_MCA_oob_tcp_keepalive_probes:-3}
+trireme_mpirun_setting oob_tcp_keepalive_time oob_tcp_keepalive_time 2
+trireme_mpirun_setting oob_tcp_keepalive_intvl oob_tcp_keepalive_intvl 1
+trireme_mpirun_setting oob_tcp_keepalive_probes oob_tcp_keepalive_probes 3
 
 # --- GPUs are numbered in bus order, as in nvidia-smi. CUDA's default puts the fastest first, so on hosts with mixed
 # GPUs two programs would mean different GPUs by one number.
@@ -102,6 +110,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 put_program_on_path
 
 unset trireme_ranks
+unset -f trireme_mpirun_setting
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
   [[ $# -ge 2 ]] || {

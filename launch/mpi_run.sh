@@ -40,6 +40,7 @@ readonly end_seconds grace_seconds
 tcp_retries=$(environment_number TRIREME_TCP_RETRIES - 1 255)
 set_tcp_retries "$tcp_retries"
 export OMPI_MCA_orte_launch_agent="$here/host_daemon.sh $end_seconds $tcp_retries orted"
+export PRTE_MCA_prte_launch_agent="$here/host_daemon.sh $end_seconds $tcp_retries prted"  # Open MPI 5
 
 # mpirun passes Open MPI's variables on.
 pass_on=()
@@ -97,15 +98,15 @@ readonly lost='Remote daemon: +[^ ]+ on node +([^ ]+)'
 patience=$end_seconds
 milliseconds() { echo $((${EPOCHREALTIME//[.,]/} / 1000)); }
 said_last_words() {
-  grep -qE "^\[rank [0-9]+/[0-9]+ [^]]*\] error: |$lost" "$log" || return
-  if [[ -z ${TRIREME_END_SECONDS:-} ]] && grep -qE "rank [0-9]+ (does not answer|is stopped)|$lost" "$log"; then patience=1; fi
+  grep -qaE "^\[rank [0-9]+/[0-9]+ [^]]*\] error: |$lost" "$log" || return
+  if [[ -z ${TRIREME_END_SECONDS:-} ]] && grep -qaE "rank [0-9]+ (does not answer|is stopped)|$lost" "$log"; then patience=1; fi
   return 0
 }
 
 # mpirun wraps lines with long host names.
 said=""
 name_lost_host() {
-  said=$(tr '\n' ' ' <"$log")
+  said=$(tr '\n\0' '  ' <"$log")
   [[ $said =~ $lost ]] || return
   echo "[mpirun] error: ${BASH_REMATCH[1]} is lost: the daemon there does not answer" >&2
 }
@@ -113,7 +114,7 @@ name_lost_host() {
 # Of several the first: mpirun names only one.
 find_end() {
   local number='Exit code: +([0-9]+)' killed='process rank ([0-9]+) with PID [0-9]+ on node +([^ ]+) +exited on +signal ([0-9]+ \([^)]*\))'
-  said=$(tr '\n' ' ' <"$log")
+  said=$(tr '\n\0' '  ' <"$log")
   if [[ $said =~ $number ]]; then
     ends=("${BASH_REMATCH[1]}")
   elif name_lost_host; then
@@ -144,6 +145,8 @@ done
 code=$?
 wait "$viewer" 2>/dev/null
 clear_job_of "$job"
+# mpirun of Open MPI 5 returns 0 after it lost a host.
+if ((code == 0)) && grep -qaE "$lost" "$log"; then code=$communication_code; fi
 ((code == 0)) || clear_dead_segments "$started"
 ends=()
 if ((result == 0 && code != 0)); then

@@ -9,7 +9,8 @@
 #
 #   launch/supervise.sh --hosts a:8,b:8,c:8 --min-ranks 16 -- launch/mpi_run.sh --host {hosts} -np {ranks} trireme train gpt.yaml
 #
-# Hosts answer by OMPI_MCA_plm_rsh_agent or ssh within TRIREME_PROBE_SECONDS (default 5), or sooner if others do. With
+# Hosts answer by OMPI_MCA_plm_rsh_agent (Open MPI 5: PRTE_MCA_plm_ssh_agent) or ssh within TRIREME_PROBE_SECONDS
+# (default 5), or sooner if others do. With
 # `parallel.search: true` and parallel.hardware in the config the planner chooses the layout for the ranks at hand.
 #
 # USR1, TERM and Ctrl-C are passed to the job; after the last two nothing is restarted. mpirun kills a second after its

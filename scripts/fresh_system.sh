@@ -51,6 +51,7 @@ if $user; then
   echo "$name ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$name"
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$root/etc/hosts"  # as an installer writes it
 rm -rf -- "${root:?}$home/trireme" "$root/put"
 git clone --quiet --no-hardlinks "$repository" "$root$home/trireme"
 if [[ -n $put ]]; then cp -r -- "$put" "$root/put"; fi
@@ -61,6 +62,7 @@ say "$suite, as $name: $run"
 # shellcheck disable=SC2016  # expanded inside
 unshare --mount --pid --fork --kill-child --propagation private bash -euc '
   root=$1 name=$2 run=$3
+  mount --bind "$root" "$root"  # network namespaces of tests want / to be a mount
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mkdir -p "$root/dev/shm" "$root/dev/pts"

@@ -74,7 +74,7 @@ void check_memory(Findings& findings, const MpiEnvironment& mpi) {
       findings.problem("shared memory",
                        fmt::format("/dev/shm has {} MiB free, {} ranks want {} MiB", free >> 20,
                                    mpi.local_size(), wanted >> 20),
-                       "remove leftovers of dead jobs (/dev/shm/vader_segment.*), or start the "
+                       "remove leftovers of dead jobs (/dev/shm/*_segment.*), or start the "
                        "container with --shm-size=1g or --ipc=host");
     }
   }

@@ -156,7 +156,8 @@ bool is_here(const std::string& host) {
 }
 
 std::vector<std::string> remote_shell() {
-  const char* const agent = std::getenv("OMPI_MCA_plm_rsh_agent");
+  const char* agent = std::getenv("OMPI_MCA_plm_rsh_agent");
+  if (agent == nullptr) agent = std::getenv("PRTE_MCA_plm_ssh_agent");  // Open MPI 5
   if (agent == nullptr || *agent == '\0')
     return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};
   std::istringstream text(agent);

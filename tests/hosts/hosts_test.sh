@@ -21,7 +21,7 @@ cd "$place" || exit 1
 network_up "$place" 4
 
 # The hosts share two cores.
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh TRIREME_INTERFACE=$network_subnet.0/24
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_plm_rsh_agent=$place/rsh PRTE_MCA_plm_ssh_agent=$place/rsh TRIREME_INTERFACE=$network_subnet.0/24
 # Timeouts of the launch scripts, which the tests wait for.
 export TRIREME_END_SECONDS=3
 # A lost host is noticed this long after the last step.
@@ -310,7 +310,7 @@ check_fewer_hosts() {
 [[ \$(bash -c ": >/dev/tcp/\$1/9" 2>&1) == *refused* ]] && exec "$place/rsh" "\$@"
 AGENT
   chmod +x "$place/network_rsh"
-  OMPI_MCA_plm_rsh_agent=$place/network_rsh network_exec 1 env -u TRIREME_END_SECONDS "$repository/launch/supervise.sh" --hosts n1:1,n2:1,n3:1,n4:1 --ranks 1,2,4 -- \
+  OMPI_MCA_plm_rsh_agent=$place/network_rsh PRTE_MCA_plm_ssh_agent=$place/network_rsh network_exec 1 env -u TRIREME_END_SECONDS "$repository/launch/supervise.sh" --hosts n1:1,n2:1,n3:1,n4:1 --ranks 1,2,4 -- \
     "$repository/launch/mpi_run.sh" --host '{hosts}' -np '{ranks}' \
     "$place/rank" train config.yaml --set "run.directory=$run" "${flags[@]}" >"$log" 2>&1 &
   job=$! jobs[++number]=$job

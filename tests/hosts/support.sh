@@ -16,7 +16,7 @@ skip() {
 }
 
 # Slurm's and Open MPI's settings of the caller would affect the jobs.
-unset "${!SLURM_@}" "${!OMPI_MCA_@}" "${!NCCL_@}" "${!TRIREME_@}"
+unset "${!SLURM_@}" "${!OMPI_MCA_@}" "${!PRTE_MCA_@}" "${!NCCL_@}" "${!TRIREME_@}"
 
 # Information for a failure: the case, and the log of its job.
 test_case=none log=/dev/null code=0

@@ -136,6 +136,7 @@ grep -q "may use none of the cores beside its GPU (9999)" "$place/said" || expec
 # --- Memory that killed ranks leave. `$1` of this user on this host is mapped by a process where that is alive.
 segment() { echo "/dev/shm/vader_segment.$1.$(id -u).$(printf '%x' $$)$2.0"; }
 here=$(hostname)
+dead5=/dev/shm/sm_segment.$here.$(id -u).$(printf '%x' $$)5.0 && : >"$dead5"  # of Open MPI 5
 dead=$(segment "$here" 1) early=$(segment "$here" 2) live=$(segment "$here" 3) elsewhere=$(segment "not-$here" 4)
 now=$(date +%s)
 : >"$dead" && : >"$elsewhere" && : >"$early" && touch -d @$((now - 100)) "$early"
@@ -149,7 +150,7 @@ until grep -qsF "$live" "/proc/$mapped_by/maps"; do
 done
 "$launch/job.sh" "$now"
 expect "segments of the dead, of others and of the living" \
-  "$([[ -e $dead ]] && echo dead) $([[ -e $early ]] && echo early) $([[ -e $live ]] && echo live) $([[ -e $elsewhere ]] && echo elsewhere)" \
+  "$([[ -e $dead || -e $dead5 ]] && echo dead) $([[ -e $early ]] && echo early) $([[ -e $live ]] && echo live) $([[ -e $elsewhere ]] && echo elsewhere)" \
   " early live elsewhere"
 kill "$mapped_by"
 wait "$mapped_by" 2>/dev/null

@@ -106,7 +106,7 @@ echo "\$3 \$4" >>"\$1/started"
 exec "$place/job" "\$1" "\$2"
 JOB
 chmod +x "$place/agent" "$place/host_job"
-export OMPI_MCA_plm_rsh_agent=$place/agent
+export OMPI_MCA_plm_rsh_agent=$place/agent PRTE_MCA_plm_ssh_agent=$place/agent
 hosts_play() {
   : >"$place/away"
   prepare "$1" $'5 4 5 a host is lost\n5 4 5 a host is lost\n9 8 0\n'
@@ -122,7 +122,7 @@ expect_text "b: no answer, left out"
 expect_text "restart 1 of 10, at once, on a:2,c:1"
 hosts_play fewer_ranks --ranks 2,4
 [[ $(cat "$run/started") == $'a:2,b:2,c:1 4\na:2,c:1 2' ]] || complain "4 ranks, then 2, got $(cat "$run/started")"
-unset OMPI_MCA_plm_rsh_agent
+unset OMPI_MCA_plm_rsh_agent PRTE_MCA_plm_ssh_agent
 
 for wrong in "--hosts a:0" "--hosts a,,b" "--hosts a:2 --ranks two" "--hosts a:2"; do
   # shellcheck disable=SC2086  # a list of words
@@ -332,17 +332,14 @@ run=$place/killed_mpirun
 "${job[@]}" --set "run.directory=$run" >"$place/killed_mpirun.log" 2>&1 &
 started=$!
 soon compgen -G "$run/checkpoints/step_*0" >/dev/null
-mpirun=$(pgrep -P "$started" -x mpirun)
-read -r number <"${TMPDIR:-/tmp}/ompi.$(hostname -s).$(id -u)/pid.$mpirun/contact.txt"
-segments="/dev/shm/vader_segment.*.$(printf "%x" $((${number%%.*} | 1)))."
-# shellcheck disable=SC2086  # a pattern
-[[ -n $(ls ${segments}*) ]] || complain "segments of the running job: $segments"
+mpirun=$(pgrep -P "$started" -x 'mpirun|prterun')
+mapfile -t segments < <(for rank in $(pgrep -P "$mpirun"); do grep -ho '/dev/shm/[a-z]*_segment[^ ]*' "/proc/$rank/maps"; done | sort -u)
+((${#segments[@]} > 0)) || complain "segments of the running job"
 kill -KILL "$mpirun"
 wait "$started"
 code=$? output=$(cat "$place/killed_mpirun.log")
 expect_code 137
-# shellcheck disable=SC2086
-! ls ${segments}* 2>/dev/null || complain "no shared memory that is left"
+! ls "${segments[@]}" 2>/dev/null || complain "no shared memory that is left"
 
 case=killed_without_a_restart
 killed final --max-restarts 0
