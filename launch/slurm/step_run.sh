@@ -50,7 +50,7 @@ source "$here/../mpi_env.sh" "$per_node" || exit 2
 
 if ((gpus > 0)); then
   # See train.sbatch. Without --gpus a step requests the whole job's, which some of its nodes do not have.
-  unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_NTASKS_PER_GPU
+  unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND SLURM_TRES_BIND SLURM_NTASKS_PER_GPU
   options=(--gpus="$ranks" --cpu-bind=none "${options[@]}")
   set -- "$here/../rank_affinity.sh" "$@"
 fi

@@ -124,7 +124,7 @@ check_allocation() {
   for launcher in srun mpirun tcp; do
     begin "three GPUs on two nodes by $launcher"
     TRIREME_LAUNCHER=$launcher submit --ntasks=3 --gpus=3 -- config.yaml
-    finish_job "$job" 30
+    finish_job "$job" 120
     expect_code 0
     expect_ranks "$three"
     expect_text "^rank 0 .* sees GPUs 0,1"
@@ -132,27 +132,27 @@ check_allocation() {
   done
   begin "GPUs without tasks"
   submit --gpus=3 --cpus-per-gpu=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_ranks "$three"
   begin "a GPU per task: all of a node stay visible to its ranks"
   submit --ntasks=3 --gpus-per-task=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_ranks "$three"
   expect_text "^rank 1 .* sees GPUs 0,1"
 
   begin "more tasks than GPUs are refused"
   sed 's/type: cpu/type: auto/' config.yaml >gpu.yaml
   submit --ntasks=2 --gpus-per-node=1 -- gpu.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
   expect_text "Slurm granted \(n1: 2 tasks, 1 GPUs, 2 cores\); ask for as many tasks as GPUs"
   begin "unless that is meant"
   TRIREME_RANK_PER=task submit --ntasks=2 --gpus-per-node=1 -- gpu.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
   begin "or the ranks compute on the CPU"
   submit --ntasks=2 --gpus-per-node=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
   begin "and in steps of an allocation"
   log=$place/step.log
@@ -160,7 +160,7 @@ check_allocation() {
   expect_ranks "rank 0 of 2 on n1;rank 1 of 2 on n1"
   begin "fewer cores than ranks are refused"
   submit --nodes=1 --gpus-per-node=2 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
   expect_text "n1 has 1 cores for 2 ranks; add --cpus-per-gpu=N"
   begin "a scaling point with fewer GPUs than ranks is refused"
@@ -178,7 +178,7 @@ check_codes() {
   for launcher in srun mpirun tcp; do
     begin "one rank says 75 before the others, under $launcher"
     TRIREME_BINARY=$place/rank TRIREME_MAX_REQUEUES=0 TRIREME_LAUNCHER=$launcher submit "${four_ranks[@]}" -- config.yaml
-    finish_job "$job" 30
+    finish_job "$job" 120
     expect_code 75
     expect_text "the run ended with exit code 75"
     expect_text "TRIREME_MAX_REQUEUES is used up"
@@ -241,15 +241,15 @@ check_site() {
   touch "$place/image.sif"
   printf 'PATH=%s/modules:$PATH TRIREME_BINARY=%s/image.sif\n' "$place" "$place" >"$hook"
   TRIREME_SITE=$hook submit --ntasks=1 --gpus=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 0
   expect_text "^apptainer run --nv $place/image.sif train config.yaml "
   begin "an image without GPUs, and without Apptainer"
   TRIREME_SITE=$hook submit --ntasks=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_text "^apptainer run $place/image.sif train config.yaml "
   TRIREME_BINARY=$place/image.sif submit --ntasks=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
   expect_text "needs apptainer in PATH; load it in site.sh"
 }
@@ -262,11 +262,12 @@ check_kill() {
     wait_until 40 training "runs/$job" || complain "training to begin"
     started=$SECONDS
     kill_a_rank "runs/$job"
-    finish_job "$job" 30
+    finish_job "$job" 120
     ((SECONDS - started <= 20)) || complain "the end within 20 s, took $((SECONDS - started))"
     [[ $(field "$job" JobState) == FAILED ]] || complain "FAILED, got $(field "$job" JobState)"
     expect_code 5
-    expect_text "\[rank [0-3] n[12]\] error: ended by (a )?signal"
+    # Ranks of Open MPI 5 that lose a peer may end before the kill is reported.
+    expect_text "\[rank [0-3] n[12]\] error: ended by (a )?signal|xit(ed with exit)? code:? +14"
     [[ $(field "$job" Restarts) == 0 ]] || complain "no requeue"
     [[ -z $(ranks_of "runs/$job") ]] || complain "no rank that is left"
   done
@@ -296,7 +297,7 @@ check_sweep() {
 
   begin "a sweep without its line"
   submit --array=3 --ntasks=1 -- --sweep sweep.txt config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
 }
 
@@ -440,12 +441,12 @@ check_accounts() {
 check_usage() {
   begin "no config"
   submit --ntasks=1 -- missing.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
   expect_text "'missing.yaml' is not a config file"
   begin "an unknown launcher"
   TRIREME_LAUNCHER=rsh submit --ntasks=1 -- config.yaml
-  finish_job "$job" 30
+  finish_job "$job" 120
   expect_code 2
   expect_text "'rsh' is not one of srun, mpirun, tcp"
 }
