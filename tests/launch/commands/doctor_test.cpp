@@ -5,7 +5,7 @@
 
 #include "launch/doctor/job_check.h"
 #include "launch/doctor/judge.h"
-#include "tests/launch/fixture/run_fixture.h"
+#include "tests/launch/fixture/each_rank.h"
 
 namespace trireme::test {
 namespace {
@@ -315,8 +315,7 @@ TEST_F(DoctorTest, AConfigThatPlansMoreThanTheHostHasIsAProblem) {
 TEST_F(DoctorTest, RanksOfDifferentConfigsAreAProblem) {
   const std::string start = std::string(TRIREME_BINARY) + " doctor " + data_directory() +
                             "/gpt.yaml --set optimizer.weight_decay=";
-  const CommandResult result = run_command(std::string(TRIREME_MPIEXEC) + " -np 1 " + start +
-                                           "0.1 : -np 1 " + start + "0.2");
+  const CommandResult result = run_each(directory(), {start + "0.1", start + "0.2"});
 
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("PROBLEM  config"), HasSubstr("rank 1 has")));

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "tests/launch/fixture/run_fixture.h"
+#include "tests/launch/fixture/each_rank.h"
 
 namespace trireme::test {
 namespace {
@@ -35,9 +35,8 @@ class AgreementTest : public RunTest {
   [[nodiscard]] CommandResult train_both(const std::string& arguments,
                                          const std::string& other_program = TRIREME_BINARY) const {
     const std::string train = "train gpt.yaml " + arguments;
-    return run_command(fmt::format("{} -np 1 -wdir {} {} {} : -np 1 -wdir {} {} {}",
-                                   TRIREME_MPIEXEC, at("a"), TRIREME_BINARY, train, at("b"),
-                                   other_program, train));
+    return run_each(directory(), {fmt::format("cd {}; {} {}", at("a"), TRIREME_BINARY, train),
+                                  fmt::format("cd {}; {} {}", at("b"), other_program, train)});
   }
   // A run of six steps in each directory.
   void train_each(const std::string& name) const {

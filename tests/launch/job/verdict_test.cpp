@@ -9,7 +9,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/launch/fixture/run_fixture.h"
+#include "tests/launch/fixture/each_rank.h"
 
 namespace trireme::test {
 namespace {
@@ -41,8 +41,7 @@ class VerdictTest : public RunTest {
         "--set data.validation_path= {}",
         TRIREME_BINARY, data_directory(), directory(), set);
     const CommandResult result =
-        run_command(fmt::format("{} --bind-to none -np 1 {} {} : -np 1 {} {}", TRIREME_MPIEXEC,
-                                first, train, second, train));
+        run_each(directory(), {first + " " + train, second + " " + train}, "--bind-to none");
     EXPECT_EQ(result.exit_code, 0) << result.output;
     expect_parts_add_up();
     const auto begin = result.output.find("verdict: ");
