@@ -83,7 +83,7 @@ check_allocation_study() {
 check_ablation() {
   local study=("$trireme" ablate study.yaml --launcher array --jobs 1) cells=ablation/runs process
   printf '%s\n' "base: $place/config.yaml" "ranks: 2" "seeds: [1]" "metric: training_loss" "last_losses: 5" \
-    "set: {train.steps: 40, train.log_every: 1000, checkpoint.every_steps: 10}" \
+    "set: {train.steps: 400, train.log_every: 1000, checkpoint.every_steps: 10}" \
     "variants: {list: {plain: {train.clip_norm: 0}}}" >study.yaml
   begin "an ablation as an array is killed while tasks run and wait, and goes on"
   log=$place/ablation.log
@@ -96,15 +96,15 @@ check_ablation() {
   "${study[@]}" --out ablation --resume >>"$log" 2>&1
   code=$?
   expect_code 0
-  # The killed start's second task must not run.
+  # The killed start's second task must not run. It waits for the first, which has steps enough to outlast the pause.
   expect_equal "$(cat ablation/waves/*.log | grep -c 'run directory ablation/runs/001-plain')" 1 "jobs of the second cell, one"
   [[ $(grep -c ',done,' ablation/ablation.csv) -eq 2 ]] || complain "two cells that are done: $(cat ablation/ablation.csv)"
-  "$trireme" train config.yaml --set run.directory=runs/ablated --set run.seed=1 --set train.clip_norm=0 --set train.steps=40 >"$place/ablated.log" 2>&1
+  "$trireme" train config.yaml --set run.directory=runs/ablated --set run.seed=1 --set train.clip_norm=0 --set train.steps=400 >"$place/ablated.log" 2>&1
   expect_equal "$(sha256sum <"$cells/001-plain/seed-1/run/weights.safetensors")" "$(sha256sum <runs/ablated/weights.safetensors)" \
     "the weights of a run that nobody stopped"
 
   begin "an ablation as steps of one allocation"
-  sed -i 's/train.steps: 40/train.steps: 10/' study.yaml
+  sed -i 's/train.steps: 400/train.steps: 10/' study.yaml
   salloc -Q --nodes=2 --ntasks=2 "$trireme" ablate study.yaml --launcher srun --out steps >"$log" 2>&1
   code=$?
   expect_code 0
