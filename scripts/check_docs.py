@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every Markdown file against the program and the tree.
 
-    python3 scripts/check_docs.py --trireme build/cpu/trireme --rooms build/cpu/rooms.txt     everything they name exists
+    python3 scripts/check_docs.py --trireme build/cpu/trireme --modules build/cpu/modules.txt     everything they name exists
     python3 scripts/check_docs.py --trireme build/cpu/trireme --run                           their commands run
     python3 scripts/check_docs.py --trireme build/cpu/trireme FILE...                         these documents only
 
@@ -10,7 +10,7 @@ A fenced block of commands has `sh` as its info string. `sh` alone is run, in a 
 repository, with shortened training. A word after `sh` is the reason why a block is not run: cluster, gpu, network, slow
 or python (packages). Those, and commands in the text, are only checked: syntax, programs and scripts, subcommands,
 options, config keys, files, presets, test labels. Every other block names another language (text, cpp, yaml). Without
---run it also checks links, named files, the forbidden dependencies of rooms (against the build's rooms.txt), and sizes.
+--run it also checks links, named files, the forbidden dependencies of modules (against the build's modules.txt), and sizes.
 """
 import argparse
 import os
@@ -23,7 +23,7 @@ import tempfile
 
 from docs.commands import Checker
 from docs.markdown import inline_code, markdown_files, read_blocks
-from docs.rooms import file_faults, read_rooms, room_faults
+from docs.modules import file_faults, read_modules, room_faults
 
 REASONS = {"cluster", "gpu", "network", "slow", "python"}
 LANGUAGES = {"text", "cpp", "yaml"}
@@ -75,8 +75,8 @@ def check(arguments):
                 commands += 1
                 faults += (f"{file}:{number}: `{code}`: {fault}" for fault in checker.faults(code.replace("...", "")))
         faults += file_faults(REPOSITORY, file, tree)
-    if arguments.rooms:
-        faults += room_faults(REPOSITORY, read_rooms(arguments.rooms))
+    if arguments.modules:
+        faults += room_faults(REPOSITORY, read_modules(arguments.modules))
     faults += size_faults(documents)
     for fault in faults:
         print(fault)
@@ -131,7 +131,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", metavar="FILE", help="documents to check (default: all)")
     parser.add_argument("--trireme", required=True, help="the program")
-    parser.add_argument("--rooms", help="rooms.txt of the build")
+    parser.add_argument("--modules", help="modules.txt of the build")
     parser.add_argument("--run", action="store_true", help="run the commands of blocks marked sh alone")
     arguments = parser.parse_args()
     if not os.access(arguments.trireme, os.X_OK):

@@ -126,7 +126,7 @@ report 'the result of a library call is dropped: use the check of this folder, o
       if [[ $above =~ (^|[;{}])[[:space:]]*$ || $above =~ ^[[:space:]]*// ]]; then printf '%s\n' "$hit"; fi
     done)
 
-# All rooms share a namespace (runtime/README.md). The linker reports equal names of functions, but not of types.
+# All modules share a namespace (runtime/README.md). The linker reports equal names of functions, but not of types.
 # shellcheck disable=SC2016  # awk's variables
 report 'a type of this name is declared in another file of this namespace' < <(select_files "$code" | xargs -0 -r awk '
   FNR == 1 { depth = 0; hidden = 0 }
@@ -160,11 +160,11 @@ report 'unfinished work belongs into an issue' \
 report 'white space at the end of a line' < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|yaml|md|txt)$' '[ \t]+$')
 report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
 
-# READMEs of rooms.
-report 'a room without README.md' < <(
+# READMEs of modules.
+report 'a module without README.md' < <(
   if [[ $# -eq 0 ]]; then
-    for room in runtime/*/ models/ data/ launch/ scripts/; do
-      if [[ -d $room && ! -f ${room}README.md ]]; then printf '%s:1:\n' "$room"; fi
+    for module in runtime/*/ models/ data/ launch/ scripts/; do
+      if [[ -d $module && ! -f ${module}README.md ]]; then printf '%s:1:\n' "$module"; fi
     done
   fi)
 

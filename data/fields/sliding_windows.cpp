@@ -18,7 +18,7 @@ std::vector<std::int64_t> window_starts(std::int64_t extent, std::int64_t window
   const std::int64_t steps = (room + step - 1) / step;
   std::vector<std::int64_t> starts{0};
   for (std::int64_t i = 1; i <= steps; ++i)
-    starts.push_back((2 * i * room + steps) / (2 * steps));  // i * room / steps, rounded
+    starts.push_back((2 * i * room + steps) / (2 * steps));  // i * module / steps, rounded
   return starts;
 }
 

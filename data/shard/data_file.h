@@ -17,7 +17,8 @@
 
 namespace trireme {
 
-// POSIX files for the data room: positioned reads from many threads, and unnamed temporary storage.
+// POSIX files for the data module: positioned reads from many threads, and unnamed temporary
+// storage.
 
 // A regular file opened for reading. read() is thread-safe.
 class InputFile {

@@ -187,7 +187,7 @@ void evaluate_inside(FieldOptions& options) {
   if (options.validates_inside()) options.group_list = options.validation_group_list;
 }
 
-// The data section as the data room takes it, scaling included: reads data.statistics.
+// The data section as the data module takes it, scaling included: reads data.statistics.
 FieldOptions field_options(const Config& config, DataPart part, const DataSource& data) {
   const ModelTraits traits = traits_of(config.model);
   FieldOptions options;

@@ -44,8 +44,8 @@ void keep_data_index(const Dataset& dataset, const Config& config, DataPart part
 [[nodiscard]] std::unique_ptr<FieldDataset> open_files_alone(const Config& config,
                                                              float masked = 0);
 
-// The data section as the data room takes images in archives and class folders. To train on, images
-// are cropped at random where the config says so; to evaluate on, their centre is taken.
+// The data section as the data module takes images in archives and class folders. To train on,
+// images are cropped at random where the config says so; to evaluate on, their centre is taken.
 [[nodiscard]] ImageOptions image_options(const Config& config, const DataSource& data,
                                          DataPart part);
 

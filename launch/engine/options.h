@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Translates config sections into the options of the other rooms; nothing else does.
+// Translates config sections into the options of the other modules; nothing else does.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the description of a call that ranks exchange and compare.
+// Private to this module: the description of a call that ranks exchange and compare.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ struct DryGroup {
 [[nodiscard]] std::unique_ptr<Communicator> make_dry_communicator(int rank, int size,
                                                                   std::string name);
 
-// The group of one rank, on any device. Private to this room.
+// The group of one rank, on any device. Private to this module.
 class SingleCommunicator final : public Communicator {
  public:
   explicit SingleCommunicator(std::string name);

@@ -11,7 +11,7 @@
 namespace trireme {
 
 // out = the sum of the blocks of `blocks` (n, out.count()) in the order of reduce.h, in which the
-// first `doubled` count twice: ops::sum_blocks, which this room may not call itself.
+// first `doubled` count twice: ops::sum_blocks, which this module may not call itself.
 using SumBlocks = std::function<void(Stream& stream, const Tensor& out, const Tensor& blocks,
                                      std::int64_t doubled)>;
 

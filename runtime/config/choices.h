@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys with named values: each is an enum with one table of names, which parsing, printing,
-// messages and the key table use. The rooms that do the work use the same types.
+// messages and the key table use. The modules that do the work use the same types.
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 // The whole configuration as typed structs, read once at the edge. Every key has its default,
 // limits and description once in a table: in fields.cpp, and in the models for the model section. A
 // test compares the table with these structs, with the README's table and with configs/*.yaml. Code
-// below the edge takes its room's struct, never this file's reader.
+// below the edge takes its module's struct, never this file's reader.
 //
 // The functions here take the table of keys; models/config.h has them for the families of this
 // program.

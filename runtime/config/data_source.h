@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of one data set: of the data section, and of each of data.sources. The data room uses
+// The keys of one data set: of the data section, and of each of data.sources. The data module uses
 // these structs directly.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of the key table. Private to this room.
+// Shared by the files of the key table. Private to this module.
 #pragma once
 
 #include <vector>

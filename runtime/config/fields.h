@@ -94,7 +94,7 @@ struct Condition {
 
 // The input of a model; fields: images or volumes of float32, from HDF5 files alone.
 enum class Input : std::uint8_t { tokens, images, fields };
-// Rows of this room that only some model families give a meaning: those of images; of fields; of
+// Rows of this module that only some model families give a meaning: those of images; of fields; of
 // images or fields; and of these, with HDF5 files (data.files), images (data.images) or either of
 // them read in place.
 enum class Needs : std::uint8_t {
@@ -138,7 +138,7 @@ struct Field {
   return row;
 }
 
-// The rows of this room.
+// The rows of this module.
 [[nodiscard]] std::vector<Field> common_fields();
 // The rows of DataSource, which each of data.sources may also set.
 [[nodiscard]] const std::vector<Field>& source_fields();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All keys of a program: this room's rows and those of its model families.
+// All keys of a program: this module's rows and those of its model families.
 #pragma once
 
 #include <span>
@@ -16,7 +16,8 @@ namespace trireme::config {
 
 struct Subject;
 
-// A model family, as the room of the models describes it; this room knows nothing else of models.
+// A model family, as the module of the models describes it; this module knows nothing else of
+// models.
 struct ModelFamily {
   std::string_view name{};  // a value of model.family
   Input input = Input::tokens;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The config's `model` section: the family name and the options of every family, whose types belong
-// to the room of the models.
+// to the module of the models.
 #pragma once
 
 #include <any>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: one factory per back end, and other functions of the CUDA back end, a
+// Private to this module: one factory per back end, and other functions of the CUDA back end, a
 // library that a program may be linked without (cuda_slot.h).
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rooms call functions of the CUDA back end, which a program may be linked without. Each such
+// How modules call functions of the CUDA back end, which a program may be linked without. Each such
 // function has a typed slot that is null until an object of the back end fills it before main().
 // Without weak symbols or archive order, so it works with every linker.
-//   room:      if (cuda_slot<&make_nccl_world> != nullptr) ...
+//   module:      if (cuda_slot<&make_nccl_world> != nullptr) ...
 //   back end:  namespace trireme::cuda { ... make_nccl_world(...) { ... }
 //              TRIREME_CUDA_PROVIDES(trireme, make_nccl_world);
 #pragma once

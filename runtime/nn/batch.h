@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One micro-batch on the device, from the data room to the models. Views only; the source of the
+// One micro-batch on the device, from the data module to the models. Views only; the source of the
 // batch defines how long they stay valid.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a stage's computations, without transfers; private to this room.
+// The order of a stage's computations, without transfers; private to this module.
 #pragma once
 
 #include "runtime/parallel/schedule.h"

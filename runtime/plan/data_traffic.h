@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between data-parallel ranks and their overlap with computation: gradient buckets with
 // the last backward (ZeRO 2 and 3: every one), gathered parameters with the forward. Buckets are
-// those of ParamLayout, as in the engine. Private to this room.
+// those of ParamLayout, as in the engine. Private to this module.
 #pragma once
 
 #include <span>

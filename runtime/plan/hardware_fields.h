@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a hardware file, one row each, for reading, limits and writing. Private to this room.
+// The keys of a hardware file, one row each, for reading, limits and writing. Private to this
+// module.
 #pragma once
 
 #include <span>

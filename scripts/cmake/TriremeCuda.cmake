@@ -1,5 +1,5 @@
-# The CUDA back end: an object library that programs link. Rooms do not link it; their references to it are weak.
-# Rooms name its sources:
+# The CUDA back end: an object library that programs link. Modules do not link it; their references to it are weak.
+# Modules name its sources:
 #   trireme_cuda_sources(files...)          compiled for the GPU and, for tests, for the host against tests/emulation
 #   trireme_cuda_library_sources(files...)  only for the GPU: code for libraries that the emulator lacks
 # Targets: trireme_cuda (only with TRIREME_CUDA) and trireme_cuda_emulated (tests, x86-64).
@@ -13,7 +13,7 @@ function(trireme_cuda_library_sources)
   set_property(GLOBAL APPEND PROPERTY TRIREME_CUDA_LIBRARY_SOURCES ${ARGN})
 endfunction()
 
-# After all rooms.
+# After all modules.
 function(trireme_add_cuda_backend)
   get_property(sources GLOBAL PROPERTY TRIREME_CUDA_SOURCES)
   get_property(library_sources GLOBAL PROPERTY TRIREME_CUDA_LIBRARY_SOURCES)

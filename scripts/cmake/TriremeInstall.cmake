@@ -9,12 +9,12 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(TRIREME_INSTALL_DATADIR "${CMAKE_INSTALL_DATADIR}/trireme" CACHE STRING "Where launch/, configs/ and examples/ are installed, below the prefix")
 
-# The headers of a room and its library.
-function(_trireme_install_room room)
+# The headers of a module and its library.
+function(_trireme_install_module module)
   foreach(field folder ARG_PUBLIC_HEADERS)
-    get_property(${field} GLOBAL PROPERTY TRIREME_ROOM_${room}_${field})
+    get_property(${field} GLOBAL PROPERTY TRIREME_MODULE_${module}_${field})
   endforeach()
-  install(TARGETS trireme_${room} EXPORT trireme
+  install(TARGETS trireme_${module} EXPORT trireme
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/trireme COMPONENT development
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme)
   set(place ${PROJECT_SOURCE_DIR}/${folder})
@@ -50,13 +50,13 @@ function(trireme_install)
     return() # These libraries would force a sanitizer on a user's program.
   endif()
 
-  get_property(rooms GLOBAL PROPERTY TRIREME_ROOMS)
+  get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
   set(exported)
-  foreach(room ${rooms})
-    get_property(internal GLOBAL PROPERTY TRIREME_ROOM_${room}_ARG_INTERNAL)
+  foreach(module ${modules})
+    get_property(internal GLOBAL PROPERTY TRIREME_MODULE_${module}_ARG_INTERNAL)
     if(NOT internal)
-      _trireme_install_room(${room})
-      list(APPEND exported ${room})
+      _trireme_install_module(${module})
+      list(APPEND exported ${module})
     endif()
   endforeach()
   if(TRIREME_CUDA)
@@ -65,7 +65,7 @@ function(trireme_install)
   endif()
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
   install(EXPORT trireme FILE trireme-targets.cmake NAMESPACE trireme:: DESTINATION ${package} COMPONENT development)
-  set(trireme_rooms ${exported})
+  set(trireme_modules ${exported})
   configure_package_config_file(scripts/cmake/trireme-config.cmake.in ${CMAKE_BINARY_DIR}/trireme-config.cmake
     INSTALL_DESTINATION ${package} PATH_VARS TRIREME_INSTALL_DATADIR)
   write_basic_package_version_file(${CMAKE_BINARY_DIR}/trireme-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -25,7 +25,7 @@ if(TRIREME_FUZZ)
 endif()
 
 # For targets that do not compute in a step: compiles in 60 % of the time of -O3. Not -Og: the linker keeps one copy of a
-# template that several rooms use, and the JSON reader took twice the time.
+# template that several modules use, and the JSON reader took twice the time.
 add_library(trireme_quick_compile INTERFACE)
 target_compile_options(trireme_quick_compile INTERFACE "$<$<AND:$<CONFIG:Release,RelWithDebInfo>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 

@@ -19,7 +19,7 @@ test_prefix() {
   rm -rf "$prefix"
   mv "$work/first" "$prefix"
   local found header
-  # A header that is private to its room stays here; what an installed one includes is installed.
+  # A header that is private to its module stays here; what an installed one includes is installed.
   found=$(find "$prefix/include" -name '*_cpu.h' -o -name '*_cuda.h' -o -name 'tcp_socket.h')
   [[ -z $found ]] || fail "installed: $found"
   while read -r header; do

@@ -11,7 +11,7 @@ using namespace trireme;
 
 namespace {
 
-// Replaces the models: this target is built from the config room alone.
+// Replaces the models: this target is built from the config module alone.
 struct Options {
   std::int64_t layers = 4, heads = 4, hidden = 256, context = 256;
   double init_std = 0.02;

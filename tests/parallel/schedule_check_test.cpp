@@ -22,7 +22,7 @@ std::size_t at(const Schedule& schedule, int stage, const Action& action) {
 }
 
 // Hosts that follow their lists on streams with room for few transfers. A host waits if there is no
-// room, and a computation waits for its inputs.
+// module, and a computation waits for its inputs.
 class NarrowHosts {
  public:
   explicit NarrowHosts(const Schedule& schedule)

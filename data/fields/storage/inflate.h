@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deflate streams, by libdeflate. Private to the data room.
+// Deflate streams, by libdeflate. Private to the data module.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict parsing of JSON that may be damaged or hostile; private to this room. Every error is
+// Strict parsing of JSON that may be damaged or hostile; private to this module. Every error is
 // ExitCode::checkpoint and names the file and the field.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>  // NOLINT: included by sources of this room only
+#include <nlohmann/json.hpp>  // NOLINT: included by sources of this module only
 #include <string>
 #include <string_view>
 

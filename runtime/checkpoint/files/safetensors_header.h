@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file as values; private to this room.
+// The JSON header of a safetensors file as values; private to this module.
 #pragma once
 
 #include <cstdint>

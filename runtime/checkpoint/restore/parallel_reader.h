@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads with several threads per rank, because one thread cannot saturate a disk array or the
-// memory. Private to this room.
+// memory. Private to this module.
 #pragma once
 
 #include <functional>

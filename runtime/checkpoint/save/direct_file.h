@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file written with direct I/O (O_DIRECT, open(2)) if file system and alignment allow it: no copy
 // through the kernel, and nothing left for fsync. The rest goes through the page cache. Private to
-// this room.
+// this module.
 #pragma once
 
 #include <cstddef>

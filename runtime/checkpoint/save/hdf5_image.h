@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HDF5 file in memory; see Note [Own writes] in rank_file.h. Private to this room.
+// An HDF5 file in memory; see Note [Own writes] in rank_file.h. Private to this module.
 #pragma once
 
 #include <cstddef>

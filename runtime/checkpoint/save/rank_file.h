@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_00000.h5: a one-dimensional contiguous float dataset per value kind. Private to this room.
+// rank_00000.h5: a one-dimensional contiguous float dataset per value kind. Private to this module.
 //
 // Note [Own writes]: the HDF5 library builds a file's metadata in memory; only our own pwrite
 // writes to the disk. So every failed system call is seen, reported and survived (after a failed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The background thread of a rank: turns a snapshot into a committed checkpoint. Private to this
-// room.
+// module.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: pauses between polls while waiting for other ranks.
+// Private to this module: pauses between polls while waiting for other ranks.
 #pragma once
 
 #include <sys/prctl.h>

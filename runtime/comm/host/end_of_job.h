@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: what threads that end the job need in addition to abort_job().
+// Private to this module: what threads that end the job need in addition to abort_job().
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a group on host memory, over MPI or TCP. Calls become tasks of their CPU
+// Private to this module: a group on host memory, over MPI or TCP. Calls become tasks of their CPU
 // stream.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: collectives over the messages of one group, run by a stream's thread. We
+// Private to this module: collectives over the messages of one group, run by a stream's thread. We
 // reduce ourselves instead of through MPI: every rank gathers its slice from all peers, combines
 // them in the order of reduce.h, and distributes the result. This moves as much data as a ring, and
 // the bits depend neither on MPI's choice of algorithm nor on how a tensor was cut into calls.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the only way to call MPI, and the only header that includes mpi.h.
+// Private to this module: the only way to call MPI, and the only header that includes mpi.h.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

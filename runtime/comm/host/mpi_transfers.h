@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages over MPI.
+// Private to this module: messages over MPI.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the host arithmetic of reductions.
+// Private to this module: the host arithmetic of reductions.
 #pragma once
 
 #include <cstddef>

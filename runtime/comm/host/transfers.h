@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages between the ranks of one group; collectives are built on them.
+// Private to this module: messages between the ranks of one group; collectives are built on them.
 // Calls post a message and return; wait_all() completes all of them. Messages of one sender,
 // receiver and tag arrive in order. Transports: MPI (mpi_transfers.h), TCP (tcp_transfers.h).
 #pragma once

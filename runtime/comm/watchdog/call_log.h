@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a rank's calls in one group, logged for the watchdog. A ring of fixed size;
-// recording takes a briefly held mutex and allocates nothing.
+// Private to this module: a rank's calls in one group, logged for the watchdog. A ring of fixed
+// size; recording takes a briefly held mutex and allocates nothing.
 #pragma once
 
 #include <array>

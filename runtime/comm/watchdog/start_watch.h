@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: a deadline on waits that the watchdog cannot see: from the start of main
+// Private to this module: a deadline on waits that the watchdog cannot see: from the start of main
 // until the job's watched groups exist, and in MPI_Finalize, after they are gone. A rank that does
 // not come ends the job with ExitCode::communication and a message that names it if possible.
 //

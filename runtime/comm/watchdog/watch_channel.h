@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: notes between the watchdogs of a job, in their own message group. Nothing
+// Private to this module: notes between the watchdogs of a job, in their own message group. Nothing
 // here waits for another rank.
 #pragma once
 

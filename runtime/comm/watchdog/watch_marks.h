@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the progress of a group's calls on a GPU, from two events around them. The
-// watchdog's thread polls the events, so a call counts as started or ended from the next poll on.
+// Private to this module: the progress of a group's calls on a GPU, from two events around them.
+// The watchdog's thread polls the events, so a call counts as started or ended from the next poll
+// on.
 #pragma once
 
 #include <memory>

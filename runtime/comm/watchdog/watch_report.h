@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the texts of the watchdog. No threads, no MPI.
+// Private to this module: the texts of the watchdog. No threads, no MPI.
 #pragma once
 
 #include <memory>

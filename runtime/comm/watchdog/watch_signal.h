@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: wakes the watchdog's thread. When a rank dies, launchers send SIGTERM to
+// Private to this module: wakes the watchdog's thread. When a rank dies, launchers send SIGTERM to
 // the others and kill them a second later; the dump uses that second.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the thread that watches the calls of all groups of this process and ends
+// Private to this module: the thread that watches the calls of all groups of this process and ends
 // the job if a call, or a step that waits for nobody, is stuck.
 //
 // Note [The end of a stuck job]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores compute dtypes as float, with a single switch over them. Private to this room.
+// Loads and stores compute dtypes as float, with a single switch over them. Private to this module.
 #pragma once
 
 #include "runtime/base/dtype.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of an op's operands with uniform messages: op, operand, actual and expected value. Private
-// to this room.
+// to this module.
 #pragma once
 
 #include <string_view>

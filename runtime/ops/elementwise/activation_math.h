@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each activation as a functor for all back ends, private to this room: value(x) = f(x), slope(x) =
-// f'(x), times(v, x) = v f(x). Of a gated unit f(gate) is multiplied by factor(value), and
+// Each activation as a functor for all back ends, private to this module: value(x) = f(x), slope(x)
+// = f'(x), times(v, x) = v f(x). Of a gated unit f(gate) is multiplied by factor(value), and
 // of_value(gradient, value) takes the gradient by the factor to that by the value.
 //
 // GELU's tanh form as a logistic: 0.5 x (1 + tanh(u)) = x / (1 + e^-2u), u = k (x + 0.044715 x^3),

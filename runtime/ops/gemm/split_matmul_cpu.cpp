@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only use of intrinsics in this room, because the compiler's vector extensions lack tiles.
+// The only use of intrinsics in this module, because the compiler's vector extensions lack tiles.
 #include "runtime/ops/gemm/split_matmul_cpu.h"
 
 #include "runtime/base/error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For (M, C) matrices with few channels, whose rows are too short for vector loops: treats several
-// rows as one wide row, and repeats per-channel values along it. Private to this room.
+// rows as one wide row, and repeats per-channel values along it. Private to this module.
 #pragma once
 
 #include <algorithm>

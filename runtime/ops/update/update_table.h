@@ -118,7 +118,7 @@ class SquaresTable {
   bool exact_ = false;
 };
 
-// For the CPU: the counted values of a run, contiguous; copied to `room` if necessary.
+// For the CPU: the counted values of a run, contiguous; copied to `module` if necessary.
 inline const float* neighbours(const SquaresEntry& run, std::vector<float>& room) {
   if (run.stride == 1) return run.values;
   room.resize(static_cast<std::size_t>(run.count));

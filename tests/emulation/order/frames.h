@@ -21,7 +21,7 @@ struct Frames {
 [[nodiscard]] std::uintptr_t offset_in_program(const void* address);
 
 // By addr2line, innermost first: "StepEngine::run (runtime/train/step_engine.cpp:165)"; places need
-// debug information. Omits frames of the emulator and of the device room.
+// debug information. Omits frames of the emulator and of the device module.
 [[nodiscard]] std::vector<std::string> names_of(const Frames& frames);
 // The name of a kernel.
 [[nodiscard]] std::string function_name(const void* function);

@@ -17,7 +17,7 @@ struct Site {
   bool dropped = false;
   std::atomic<long> times = 0, told = 0;
 };
-// `within`: the return address of the runtime's function, which the device room calls.
+// `within`: the return address of the runtime's function, which the device module calls.
 [[nodiscard]] Site& site_of(Call call, const void* within);
 
 }  // namespace trireme::emulated::order

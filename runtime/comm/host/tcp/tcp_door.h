@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the listening side of a rank. Each connection must prove the secret
+// Private to this module: the listening side of a rank. Each connection must prove the secret
 // (tcp_handshake.h) within its own deadline. All connections are served at once, so slow, silent or
 // foreign ones delay nobody. Refused connections are counted and sometimes logged.
 #pragma once

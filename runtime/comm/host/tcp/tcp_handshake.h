@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the handshake of a new connection. The listening host sends a challenge;
+// Private to this module: the handshake of a new connection. The listening host sends a challenge;
 // the guest answers with its own nonce, its identity, and a proof of the job's secret over all of
 // that; the host replies with its verdict and its own proof. Both proofs cover both nonces, so they
 // cannot be replayed. All messages have a fixed length; the functions here only handle bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: assembles messages from the bytes of peers and matches them with receives
+// Private to this module: assembles messages from the bytes of peers and matches them with receives
 // by sender, channel and tag, in order. It uses no sockets: the caller puts a peer's next bytes
 // where space() says. Messages that arrive before their receive are kept, up to a limit per peer;
 // beyond it the peer's bytes stay in the socket. So no peer controls this process's memory use,

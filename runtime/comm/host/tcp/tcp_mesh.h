@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: connections to all other ranks of the job, and the thread that moves
+// Private to this module: connections to all other ranks of the job, and the thread that moves
 // messages over them (tcp_inbox.h matches arrivals). The job ends if a connection closes without a
 // farewell (a dead rank) or sends invalid data.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the job as seen by a process without an MPI launcher, from RANK,
+// Private to this module: the job as seen by a process without an MPI launcher, from RANK,
 // WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which PyTorch's launchers and Kubernetes operators set,
 // and the job's secret (tcp_secret.h).
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: the secret that authenticates the ranks of a job. It is never sent: a rank
-// proves that it has it (HMAC-SHA256 over numbers chosen by both sides).
+// Private to this module: the secret that authenticates the ranks of a job. It is never sent: a
+// rank proves that it has it (HMAC-SHA256 over numbers chosen by both sides).
 #pragma once
 
 #include <array>

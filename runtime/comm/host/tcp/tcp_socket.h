@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: TCP sockets with a limit on every wait.
+// Private to this module: TCP sockets with a limit on every wait.
 #pragma once
 
 #include <netinet/in.h>

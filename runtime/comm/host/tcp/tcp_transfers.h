@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: messages over a job's TCP connections.
+// Private to this module: messages over a job's TCP connections.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that rooms' READMEs agree with the tree and the links of the build."""
+"""Checks that modules' READMEs agree with the tree and the links of the build."""
 import os
 import pathlib
 import re
@@ -12,8 +12,8 @@ NOT_OURS = re.compile(
     r"|^(nlohmann/json|yaml-cpp/yaml|hdf5|mpi|nccl|dnnl|cuda_runtime|cuda_fp8|cudnn_frontend|cub/.*|immintrin|opencl)\.(h|hpp)$")
 
 
-def read_rooms(path):
-    """Parses rooms.txt into {folder: folders whose headers the room may include}, as CheckRooms.cmake has it."""
+def read_modules(path):
+    """Parses modules.txt into {folder: folders whose headers the module may include}, as CheckModules.cmake has it."""
     with open(path, encoding="utf-8") as stream:
         rows = [line.rstrip("\n").split("|") for line in stream if line.strip()]
     folder = {name: place for name, place, *_ in rows}
@@ -28,27 +28,27 @@ def read_rooms(path):
                 seen.add(here)
                 todo += depends[here]
         visible.setdefault(folder[name], set()).update(folder[other] for other in seen)
-    return {room: others - {room} for room, others in visible.items()}
+    return {module: others - {module} for module, others in visible.items()}
 
 
-def room_faults(repository, rooms):
-    """Compares the sentence 'Must not depend on ...' with the links: the named rooms, or for 'anything but' all
+def room_faults(repository, modules):
+    """Compares the sentence 'Must not depend on ...' with the links: the named modules, or for 'anything but' all
     others."""
-    for room, below in sorted(rooms.items()):
-        text = pathlib.Path(repository, room, "README.md").read_text()
+    for module, below in sorted(modules.items()):
+        text = pathlib.Path(repository, module, "README.md").read_text()
         said = re.search(r"[Mm]ust not depend on\**:?\s+(.*?)(?=[.;](\s|$))", text, re.DOTALL)
         if not said:
-            if not any(room in others for others in rooms.values()):
+            if not any(module in others for others in modules.values()):
                 continue  # on top of all
-            yield f"{room}/README.md: does not say what this room must not depend on"
+            yield f"{module}/README.md: does not say what this module must not depend on"
             continue
         words = set(re.findall(r"[a-z0-9_]+", said[1].lower()))
-        named = {other for other in rooms if os.path.basename(other) in words and other != room}
+        named = {other for other in modules if os.path.basename(other) in words and other != module}
         breach = below - named if "anything but" in said[1] else below & named
-        if re.match(r"any other room", said[1]):
+        if re.match(r"any other module", said[1]):
             breach = below
         for other in sorted(breach):
-            yield f"{room}/README.md: says that the room must not depend on {other}, and its CMakeLists.txt links it"
+            yield f"{module}/README.md: says that the module must not depend on {other}, and its CMakeLists.txt links it"
 
 
 def file_faults(repository, file, tree):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# rooms_test.sh CMAKE: CheckRooms.cmake on a tree of three rooms, with each rule broken in turn.
+# modules_test.sh CMAKE: CheckModules.cmake on a tree of three modules, with each rule broken in turn.
 set -euo pipefail
 readonly cmake=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,13 +14,13 @@ echo '#include "middle/face.h"' >"$tree/middle/body.cpp"
 echo '#include "middle/face.h"' >"$tree/high/top.h"
 echo '#include "low/open.h"' >"$tree/high/top.cpp"
 # NAME|FOLDER|DEPENDS|PRIVATE_DEPENDS|SOURCES|PUBLIC_HEADERS
-cat >"$tree/rooms.txt" <<'END'
+cat >"$tree/modules.txt" <<'END'
 low|low||||open.h,inner/open.h
 middle|middle|trireme::low,fmt::fmt||body.cpp|
 high|high|trireme::middle||top.cpp|
 END
 
-judge() { said=$("$cmake" -DSOURCE="$tree" -DROOMS="$tree/rooms.txt" -P "$here/../../scripts/cmake/CheckRooms.cmake" 2>&1); }
+judge() { said=$("$cmake" -DSOURCE="$tree" -DMODULES="$tree/modules.txt" -P "$here/../../scripts/cmake/CheckModules.cmake" 2>&1); }
 judge || { echo "a sound tree is refused: $said"; exit 1; }
 
 # refused FILE LINE WORDS: with the added line the check fails and names file, line number and reason.
@@ -49,7 +49,7 @@ refused low/open.h '#include "low/inner/hidden.h"' 'an installed header needs on
 refused high/top.cpp '#include "middle/gone.h"' 'there is no such file'
 
 # Dependencies of sources are not allowed in headers for others.
-sed -i 's/^middle|middle|trireme::low,fmt::fmt|/middle|middle||trireme::low/' "$tree/rooms.txt"
+sed -i 's/^middle|middle|trireme::low,fmt::fmt|/middle|middle||trireme::low/' "$tree/modules.txt"
 if judge; then echo "a header may include what is linked privately"; exit 1; fi
 [[ $said == *'middle/face.h:1: error: includes low/open.h'* && $said == *'high/top.cpp:1: error: includes low/open.h'* ]] || { echo "$said"; exit 1; }
 

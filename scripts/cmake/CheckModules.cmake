@@ -1,13 +1,13 @@
-# cmake -DSOURCE=... -DROOMS=build/cpu/rooms.txt -P CheckRooms.cmake
-#   Fails if a file of a room includes a header that the room's trireme_room call does not allow:
+# cmake -DSOURCE=... -DMODULES=build/cpu/modules.txt -P CheckModules.cmake
+#   Fails if a file of a module includes a header that the module's trireme_module call does not allow:
 #     a public header may include public headers of DEPENDS, transitively;
 #     sources and private headers may also include those of PRIVATE_DEPENDS;
-#     only the CUDA back end (cuda/, nccl/, *_cuda.*), which no room links, may include private headers of other rooms.
-#   ROOMS has one library per line: NAME|FOLDER|DEPENDS|PRIVATE_DEPENDS|SOURCES|PUBLIC_HEADERS, lists separated by commas.
-#   Libraries in one folder are one room to others; each source has the links of its library.
+#     only the CUDA back end (cuda/, nccl/, *_cuda.*), which no module links, may include private headers of other modules.
+#   MODULES has one library per line: NAME|FOLDER|DEPENDS|PRIVATE_DEPENDS|SOURCES|PUBLIC_HEADERS, lists separated by commas.
+#   Libraries in one folder are one module to others; each source has the links of its library.
 cmake_minimum_required(VERSION 3.25)
 
-file(STRINGS ${ROOMS} rows)
+file(STRINGS ${MODULES} rows)
 set(names)
 set(folders)
 foreach(row ${rows})
@@ -50,7 +50,7 @@ function(visible_folders result)
   set(${result} ${visible} PARENT_SCOPE)
 endfunction()
 
-# Room of a path: the longest folder that is a prefix of it.
+# Module of a path: the longest folder that is a prefix of it.
 function(folder_of result path)
   set(found)
   foreach(folder ${folders})
@@ -69,7 +69,7 @@ foreach(name ${names})
   visible_folders(source_sees_${name} ${depends_${name}} ${private_depends_${name}})
 endforeach()
 
-# Whether a room's header is one of its PUBLIC_HEADERS.
+# Whether a module's header is one of its PUBLIC_HEADERS.
 function(is_public result path)
   folder_of(folder ${path})
   string(REGEX REPLACE "^${folder}/" "" header ${path})
@@ -158,5 +158,5 @@ foreach(folder ${folders})
   endforeach()
 endforeach()
 if(breaches GREATER 0)
-  message(FATAL_ERROR "${breaches} of the includes are not what the rooms' CMakeLists.txt allow")
+  message(FATAL_ERROR "${breaches} of the includes are not what the modules' CMakeLists.txt allow")
 endif()
