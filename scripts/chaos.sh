@@ -79,7 +79,7 @@ for ((n = 0; n == 0 || SECONDS - started < share; ++n)); do
     rm -rf -- "$work/kills$n"
   else
     count "killed jobs, resumed to the same bits" 1 0
-    say "a killed job differs or did not come back: $log (seed $((seed + n)))"
+    say "a killed job differs or did not resume: $log (seed $((seed + n)))"
   fi
 done
 

@@ -7,7 +7,7 @@
 #   scripts/layout_matrix.sh [--model M] [--context MODE] [--ranks LIST] [--precision P] [--quick] [--trireme FILE]
 #                            [--keep DIR]
 #
-#   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam are cut in space,
+#   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam with spatial parallelism,
 #                    moe shares experts out among tensor and data ranks
 #   --context MODE   gather or heads: sequences in 4 blocks, cut over context ranks; causal transformers
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank always runs, as the reference
@@ -113,7 +113,7 @@ layouts() {
 ROWS
 }
 
-# The same for families whose samples are cut in space, in $slabs: ranks along depth, height and width in place of the
+# The same for families with spatial parallelism, in $slabs: ranks along depth, height and width in place of the
 # tensor ranks. Those of images are along the height.
 spatial_layouts() {
   local images=''

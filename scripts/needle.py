@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Needles in a haystack: a small Llama learns to recall values across 4,096 tokens, on one rank and with its sequences cut over
+"""Needles in a haystack: a small Llama learns to recall values across 4,096 tokens, on one rank and with context parallelism over
 four (parallel.context), with the same bits.
 
     scripts/needle.py [--quick] [--mode gather|heads] [--precision P] [--trireme FILE] [--keep DIR]

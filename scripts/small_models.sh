@@ -6,7 +6,7 @@ small_models='gpt llama moe gemma gpt_oss bert vit resnet cosmoflow unet deepcam
 
 # small_model NAME DIRECTORY TRIREME LAYERS HIDDEN TENSOR_BLOCKS: packs data into DIRECTORY/data. Sets $model_keys to
 # the model section, $data_keys to the data section, $tensor_blocks to the number of blocks that the family supports, at
-# most TENSOR_BLOCKS, and $slabs to those of families whose samples can be cut in space. Their data needs python3, h5py and numpy.
+# most TENSOR_BLOCKS, and $slabs to those of families with spatial parallelism. Their data needs python3, h5py and numpy.
 small_model() {
   local name=$1 directory=$2 trireme=$3 blocks="layers: $4, hidden: $5, heads: 4"
   awk 'BEGIN { srand(1); split("oar rower keel bench trireme sea pull the", word, " ")

@@ -96,7 +96,7 @@ std::int64_t looked_samples(const FieldDataset& data) {
   return std::min<std::int64_t>(64, data.size());
 }
 
-// Along which axis two ranks that share a sample read and decode the least: whole chunks, or of
+// Along which axis two ranks of spatial parallelism read and decode the least: whole chunks, or of
 // unchunked data what lies together. The outer axis of equal ones.
 std::string cut_text(const FieldDataset& data) {
   const StoredField& input = data.indexes().front().units.front().fields.front();

@@ -14,8 +14,8 @@ namespace trireme {
 [[nodiscard]] bool names_files(const std::string& name);
 
 // A config that trains on the names (files, directories, patterns), after comments on the first
-// file's content: shapes, types, storage, ranges and NaNs. Takes the likeliest reading that holds
-// (guess.h), and names others. Raises ExitCode::data if the first file is unreadable.
+// file's content: shapes, types, storage, ranges and NaNs. Takes the most probable reading that
+// holds (guess.h), and names others. Raises ExitCode::data if the first file is unreadable.
 [[nodiscard]] Description describe_files(const DataPlace& place);
 
 // Whether something of this name is likely a label.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits samples into training, validation and test by a key of theirs. Private to this folder.
+// Splits samples into training, validation and test by one of their attributes. Private to this
+// folder.
 #pragma once
 
 #include <cstdint>

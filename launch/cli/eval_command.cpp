@@ -258,7 +258,7 @@ void add_eval_command(CLI::App& app) {
               "--continuations", arguments->continuations,
               "Instead: a file of one JSON object a line, {\"context\": \"...\", "
               "\"continuation\": \"...\"} or with context_ids and continuation_ids; for each "
-              "its log-likelihood, and whether every token is the likeliest. May be given "
+              "its log-likelihood, and whether every token is the most probable. May be given "
               "several times")
           ->allow_extra_args(false)
           ->excludes(data)

@@ -214,14 +214,15 @@ void add_generate_command(CLI::App& app) {
   add_value(*command, "--tokens", arguments->stop.tokens, "How many tokens to add at most",
             integer_between(std::int64_t{1}, std::int64_t{1'000'000}));
   add_value(*command, "--temperature", arguments->sampling.temperature,
-            "0 takes the likeliest token every time", number_between(0, 100));
+            "0 always takes the most probable token", number_between(0, 100));
   add_value(*command, "--top-k", arguments->sampling.top_k,
-            "Draw among the k likeliest tokens; 0 = all", integer_from<std::int64_t>(0));
+            "Draw among the k most probable tokens; 0 = all", integer_from<std::int64_t>(0));
   add_value(*command, "--top-p", arguments->sampling.top_p,
-            "Draw among the likeliest tokens that together have this probability",
+            "Draw among the most probable tokens that together have this probability",
             number_between(0, 1));
-  auto* const stop = command->add_option("--stop", arguments->stop.texts,
-                                         "Text to end in front of; may be given several times");
+  auto* const stop =
+      command->add_option("--stop", arguments->stop.texts,
+                          "Stop sequence: generation ends before it; may be given several times");
   one_text_each(*stop);
   stop->check([](const std::string& text) { return text.empty() ? "is empty" : std::string(); });
   command

@@ -98,7 +98,7 @@ void check_links(Findings& findings, Communicator& world, const std::vector<std:
     shortest = std::min(shortest, link.trip);
   }
   for (const Link& link : links) {
-    const std::string text = fmt::format("{} - {}: {:.0f} MB/s, {:.3f} ms there and back", link.a,
+    const std::string text = fmt::format("{} - {}: {:.0f} MB/s, {:.3f} ms round trip", link.a,
                                          link.b, link.bandwidth, 1e3 * link.trip);
     if (link.bandwidth < share_of_interface * expected || link.bandwidth < share_of_best * best) {
       findings.note(

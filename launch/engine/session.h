@@ -81,7 +81,7 @@ struct Session {
   TensorGroup tensor;
   std::optional<TensorGroup> wide_experts;  // if it has more ranks than the tensor group
   const TensorGroup* experts;               // Context::experts
-  std::optional<TensorGroup> context;       // of ranks that share sequences, if several do
+  std::optional<TensorGroup> context;       // of context-parallel ranks, if there are several
   ScheduleShape pipeline;
   std::vector<LayerSummary> layers;
   StagePlan stages;

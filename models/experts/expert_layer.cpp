@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-// Rows of a micro-batch per expert from which products in parts are faster. Weight gradients in
+// Rows of a micro-batch per expert from which bf16x3 matmuls are faster. Weight gradients in
 // parts depend on the exchange's rounds and groups, so on the layout.
 constexpr std::int64_t rows_for_parts = 128;
 

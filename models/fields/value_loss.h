@@ -31,7 +31,7 @@ struct ValueLossChoice {
 // The end of a model that predicts values, or a map of them: the loss of outputs (B, K) or
 // (B, [D,] H, W, K) against the batch's targets, with sample weights. In training, outputs are
 // overwritten by their gradient, that of the transform included; otherwise by the predictions.
-// Where samples are cut in space, every rank gathers the outputs and computes the loss of all.
+// With spatial parallelism every rank gathers the outputs and computes the loss of all.
 class ValueLoss {
  public:
   // `sample`: (K), (H, W, K) or (D, H, W, K).

@@ -48,7 +48,7 @@ class DenseHead final : public Layer {
   float slope_, dropout_;
   double ranks_;  // that share a sample, and then all compute the same here
   SampleGather gather_;
-  Activation whole_{}, whole_gradient_{};  // if x is cut in space
+  Activation whole_{}, whole_gradient_{};  // if x is in slabs
   std::optional<FieldInput> input_{};      // of the batch
   HeadLoss loss_;
   std::vector<Dense> layers_;

@@ -11,7 +11,7 @@ namespace trireme {
 void write_statistics(const Context& context, const Tensor& part, const Tensor& x);
 
 // Batch normalisation of an NHWC or NDHWC tensor with an optional fused ReLU. Training uses the
-// micro-batch's statistics, also where samples are cut in space: each slab's, joined in order. The
+// micro-batch's statistics, also with spatial parallelism: each slab's, joined in order. The
 // running statistics are parameters of kind `statistic`: means over all micro-batches of the global
 // batch, so they do not depend on the number of ranks.
 class BatchNorm {

@@ -18,7 +18,7 @@ struct FilterOptions {
   bool signals = false;        // (N, 1, L, C): window and stride are along L alone
 };
 
-// Convolution over an image (N, H, W, C) or a volume (N, D, H, W, C), which may be cut in space.
+// Convolution over an image (N, H, W, C) or a volume (N, D, H, W, C), which may be in slabs.
 class Convolution {
  public:
   // Declares "<name>.weight" (outputs, a window per axis, inputs / groups) and, if wanted,

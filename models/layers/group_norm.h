@@ -8,7 +8,7 @@ namespace trireme {
 
 // Group normalisation of (N, [D,] H, W, C) with an optional fused ReLU. A group for each channel is
 // instance normalisation. Training and evaluation are the same. Statistics are of whole samples,
-// also where these are cut in space: each slab's, joined in order.
+// also with spatial parallelism: each slab's, joined in order.
 class GroupNorm {
  public:
   // Declares "<name>.weight" and "<name>.bias" (channels). `groups` divides the channels.

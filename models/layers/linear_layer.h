@@ -11,7 +11,7 @@ namespace trireme {
 class Linear {
  public:
   // Declares "<name>.weight" (outputs, inputs), decayed, and with `bias` "<name>.bias" (outputs).
-  // `samples`: the shape (N, [D,] H, W, C) of an x that may be cut in space.
+  // `samples`: the shape (N, [D,] H, W, C) of an x that may be in slabs.
   Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs, std::int64_t outputs,
          Init init, bool bias = true, const Shape& samples = {});
 

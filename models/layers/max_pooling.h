@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-// Max pooling over windows that do not overlap, of an image or a volume that may be cut in space.
+// Max pooling over windows that do not overlap, of an image or a volume that may be in slabs.
 class MaxPooling {
  public:
   // `input`: (N, axes, C).

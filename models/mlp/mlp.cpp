@@ -44,7 +44,7 @@ std::vector<config::Field> mlp_fields() {
       MLP_FIELD(taps, IntegerRange{1, 1023}, "width of their windows, an odd number"),
       MLP_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}), "widths of the dense layers but the last"),
       MLP_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                "share of activations dropped"),
+                "dropout probability"),
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes of samples that are cut in space, brought to the ranks that need them: halos, and whole
+// Boxes of samples in slabs, brought to the ranks that need them: halos, and whole
 // samples.
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace trireme {
 
 // The batch's inputs as the first layer of a model of fields computes with them: in the compute
-// dtype, and as slabs if samples are cut in space; then the batch has what this rank's slabs cover.
+// dtype, and as slabs with spatial parallelism; then the batch has what this rank's slabs cover.
 class FieldInput {
  public:
   // `shape`: (N, [D,] H, W, C).

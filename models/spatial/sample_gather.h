@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Between a tensor that is cut in space and the whole of it on every rank. Free if it is not cut.
+// Between a tensor in slabs and the whole of it on every rank. Free without spatial parallelism.
 class SampleGather {
  public:
   // `shape`: (N, [D,] H, W, C), whole.

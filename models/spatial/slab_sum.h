@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-// The gradient of a parameter of a layer that is cut in space: the sum of what slabs contribute,
+// The gradient of a parameter of a layer in slabs: the sum of what slabs contribute,
 // first those of a rank as a tree, then ranks (tensor_group.h). Then all ranks have the same. Of a
 // layer that is not cut, the gradient itself.
 class SlabSum {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops whose windows slide from x to y (convolution, pooling, and the other way transposed
-// convolution), on samples that are cut in space. By ownership of results: a rank computes its
+// convolution), on samples in slabs. By ownership of results: a rank computes its
 // slabs of y from the positions of x that their windows hold, and its slabs of dx from the windows
 // that hold them. So any window, stride and dilation works. Where a tensor is too small to be cut,
 // all ranks gather the other one and compute the same.

@@ -8,7 +8,7 @@ namespace trireme {
 // ContextMode::heads (Jacobs et al., DeepSpeed Ulysses, 2023): ranks exchange their rows of all
 // heads for all rows of some heads, and back. Heads are cut into K blocks; where there are fewer
 // key heads, blocks share copies of one, whose gradients are added in f32. Heads do not depend on
-// each other, so attention has the bits of uncut sequences.
+// each other, so attention has the bits of whole sequences.
 class HeadExchange final : public ContextAttention {
  public:
   HeadExchange(Blueprint& blueprint, const ops::AttentionOptions& options, std::int64_t size);

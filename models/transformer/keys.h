@@ -77,7 +77,7 @@ template <typename Options>
   TRIREME_SHARED(context, IntegerRange{1, 1 << 24}, "tokens per sequence");
   TRIREME_SHARED(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes");
   TRIREME_SHARED(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                 "share of activations dropped");
+                 "dropout probability");
   rows.push_back(config::renamed(
       TRIREME_MODEL_FIELD(Options, init_std,
                           (NumberRange{.low = 0, .high = 10, .low_is_open = true}),

@@ -2,7 +2,7 @@
 // rank <-> (pipeline, data, tensor) as a pure function:
 //   rank = (pipeline * data_size + data) * tensor_size + tensor
 // Tensor varies fastest, so that a tensor group, which communicates most, stays inside a node;
-// pipeline varies slowest. Ranks that share sequences are data ranks: of C of them,
+// pipeline varies slowest. Context-parallel ranks are data ranks: of C of them,
 //   data = sample * C + context
 // where ranks of equal `sample` read the same samples.
 #pragma once
@@ -27,7 +27,7 @@ struct MeshShape {
   // Consecutive data ranks that share experts out among them, with all their tensor ranks; divides
   // data, and divides shard or is a multiple of it.
   int expert = 1;
-  // Consecutive data ranks that share sequences, each with its rows of them; divides data.
+  // Consecutive data ranks: context parallelism, each with its rows of the sequences; divides data.
   int context = 1;
   // Shares of the samples.
   [[nodiscard]] constexpr int sample_ranks() const { return data / context; }
@@ -90,7 +90,7 @@ class ProcessMesh {
   // The ranks of a stage that share experts out among them: shape().expert consecutive data ranks
   // with all their tensor ranks, in that order. tensor() itself if that is one data rank.
   [[nodiscard]] Communicator& experts() const { return *experts_; }
-  // The ranks that share sequences: shape().context consecutive data ranks with the same pipeline
+  // The context-parallel ranks: shape().context consecutive data ranks with the same pipeline
   // and tensor index.
   [[nodiscard]] Communicator& context() const { return *context_; }
   // zero(), replicas() and gather() for parameters of experts, among the ranks with the same

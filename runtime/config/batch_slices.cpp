@@ -77,7 +77,7 @@ BatchSlices batch_slices(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.zero >= 2) {
     const std::int64_t shard = parallel.shard();
-    const bool whole = shard % parallel.context == 0;  // groups of ranks that share sequences
+    const bool whole = shard % parallel.context == 0;  // groups of context-parallel ranks
     return BatchSlices::even(count, parallel.data, whole ? shard / parallel.context : 1);
   }
   return config.reproducibility == Reproducibility::layout

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distributes the micro-batches of a global batch over the data-parallel ranks, as a pure function
 // of their number: a contiguous, non-empty run per rank, or if several ranks take micro-batches in
-// turn, per group of such ranks. Ranks that share sequences count as one (MeshShape::sample_ranks).
+// turn, per group of such ranks. Context-parallel ranks count as one (MeshShape::sample_ranks).
 #pragma once
 
 #include <cstdint>

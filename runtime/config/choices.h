@@ -186,7 +186,7 @@ enum class ReducerMode : std::uint8_t { overlapped, inline_after_backward };
       {{ReducerMode::overlapped, "overlapped"}, {ReducerMode::inline_after_backward, "inline"}});
 }
 
-// parallel.context_mode: how ranks that share sequences bring queries and keys together.
+// parallel.context_mode: how context-parallel ranks bring queries and keys together.
 enum class ContextMode : std::uint8_t {
   automatic,  // gather or heads, by memory and bytes
   gather,     // keys and values of some heads at a time, on every rank (Llama 3, 2024)

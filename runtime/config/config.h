@@ -103,7 +103,7 @@ struct ParallelConfig {
   double expert_buffer = 2;  // BuildOptions::expert_buffer
   double expert_imbalance = 1;
   std::int64_t pipeline = 1;
-  std::int64_t context = 1;         // ranks that share each sequence
+  std::int64_t context = 1;         // context-parallel ranks
   std::int64_t context_blocks = 0;  // 0 = auto: parallel.context
   ContextMode context_mode = ContextMode::automatic;
   std::int64_t zero = 0;

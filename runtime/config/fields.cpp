@@ -34,7 +34,8 @@ std::vector<Field> run_and_device_fields() {
       FIELD(run.directory, Text{.may_be_empty = false},
             "where the run writes its config, metrics and weights"),
       FIELD(run.seed, Free{},
-            "key of every random number: init, dropout, order; clock = drawn at the first start"),
+            "random seed of initial weights, dropout and sample order; clock = drawn at the first "
+            "start"),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, one_of<DeviceChoice>(),

@@ -26,7 +26,8 @@ std::vector<Field> parallel_fields() {
             "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.context, IntegerRange{1, 65536},
-            "ranks that share each sequence, cut in time; ZeRO counts them as data-parallel ranks"),
+            "context-parallel ranks, each with a part of every sequence; ZeRO counts them as "
+            "data-parallel ranks"),
       FIELD(parallel.context_blocks, (IntegerRange{1, 65536, {}, "auto"}),
             "blocks that a sequence is cut into, a multiple of context: equal bits for every "
             "divisor; auto = context"),

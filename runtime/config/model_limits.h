@@ -24,7 +24,8 @@ struct ModelLimits {
   // Experts of each layer that has them, which the ranks that share them must divide; 0: the model
   // has none.
   Extent experts;
-  // Depth (1 of images), height and width of samples that can be cut in space; empty: they cannot.
+  // Depth (1 of images), height and width of samples that spatial parallelism can split; empty:
+  // they cannot.
   std::vector<Extent> axes;
   // Rows of the residual stream per sample, if they can be split; 0: they cannot.
   Extent rows;

@@ -44,7 +44,7 @@ struct Activation {
 
 // A tensor that a layer hands to one later layer of the chain, past those between them, as in a
 // U-Net (Ronneberger et al., 2015). In the compute dtype; its name is unique in the chain. The
-// shape is whole, also where samples are cut in space.
+// shape is whole, also with spatial parallelism.
 struct Skip {
   std::string name;
   Shape shape{};
@@ -110,7 +110,7 @@ struct BuildOptions {
   double expert_buffer = 2;
   // Of rows at ranks with experts, largest over mean: what a dry device assumes.
   double expert_imbalance = 1;
-  SpatialSplit spatial{};  // of the same ranks, for samples that are cut in space
+  SpatialSplit spatial{};  // of the same ranks, with spatial parallelism
   ContextSplit context{};  // of consecutive data ranks, for sequences that are cut in time
   // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
   // depend on the number of ranks.
@@ -181,7 +181,7 @@ class Blueprint {
   // `after`: bytes of the workspace that the same call uses otherwise.
   Activation workspace(std::size_t bytes, std::size_t after = 0);
   Activation host(const Shape& shape, DType dtype);
-  // What samples that are cut in space make ranks send, for plans.
+  // What spatial parallelism makes ranks send, for plans.
   [[nodiscard]] SampleTraffic& traffic() { return traffic_; }
   [[nodiscard]] const SampleTraffic& traffic() const { return traffic_; }
   bool token_losses = false;  // a layer has losses that are means over tokens
@@ -291,7 +291,7 @@ struct Context {
   // The ranks that share experts out among them, expert_data_ranks times the tensor group's; the
   // same object if there are as many. Null if there is one.
   const TensorGroup* experts = nullptr;
-  // The ranks that share sequences; null if there is one.
+  // The context-parallel ranks; null if there is one.
   const TensorGroup* context_group = nullptr;
   // Of sequences that are cut: which of this rank's blocks (ContextSplit::local), and which part of
   // the pass (Layer::forward_parts).
@@ -364,7 +364,7 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Shape of the output, whole where samples are cut in space; rank 0 for a loss head, which has
+  // Shape of the output, whole with spatial parallelism; rank 0 for a loss head, which has
   // none.
   [[nodiscard]] const Shape& output_shape() const { return output_shape_; }
   // Multiply-adds count as two. For one micro-batch; backward costs about twice this.
@@ -373,8 +373,8 @@ class Layer {
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
   // True when the layer honours BuildOptions::split_backward.
   [[nodiscard]] virtual bool splits_backward() const { return false; }
-  // A layer whose blocks of cut sequences need each other runs in parts: forward and backward are
-  // called with Context::part 0 for each of the rank's blocks, then with 1 for each, and so on.
+  // A layer whose blocks of context parallelism need each other runs in parts: forward and backward
+  // are called with Context::part 0 for each of the rank's blocks, then with 1 for each, and so on.
   [[nodiscard]] virtual int forward_parts() const { return 1; }
   [[nodiscard]] virtual int backward_parts() const { return 1; }
   // Adds this layer's limits, for a layer declared on one tensor rank.

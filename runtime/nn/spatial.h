@@ -76,7 +76,7 @@ struct ContextMessages {
   double exchanged = 0, returned = 0;
 };
 
-// What the ranks that share a sample, or a layer's experts, send for a micro-batch, in bytes.
+// What ranks of spatial or expert parallelism send for a micro-batch, in bytes.
 struct SampleTraffic {
   std::vector<double>
       exchanges{};                // of boxes, in forward and backward: by the rank that sends most

@@ -138,7 +138,7 @@ void GradReducer::join_sources(const Bucket& bucket) {
                         params_.gradients_of(source + step).bucket(bucket));
 }
 
-// Blocks of a micro-batch's cut sequences.
+// Blocks of a micro-batch under context parallelism.
 void GradReducer::join_blocks(const Bucket& bucket, int level) {
   const auto part = [&](int block) {
     return params_.gradients_of_block(block).bucket(bucket, block == 0 ? level : 0);

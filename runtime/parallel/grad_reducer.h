@@ -81,8 +81,8 @@ class GradReducer final : public GradientSink {
     return sum == GradientSum::tree ? data_ranks : 1;
   }
 
-  // The required StoreOptions::blocks for `local` blocks of cut sequences on this rank: those of a
-  // micro-batch are leaves of the tree, below the ranks that have the others.
+  // The required StoreOptions::blocks for `local` blocks of context parallelism on this rank: those
+  // of a micro-batch are leaves of the tree, below the ranks that have the others.
   [[nodiscard]] static int blocks(GradientSum sum, int local) {
     return sum == GradientSum::tree ? local : 1;
   }

@@ -265,7 +265,7 @@ class LayerModel {
            collective == Collective::all_gather;
   }
 
-  // Halos of samples that are cut in space and sums of their parts, half of them in forward, and
+  // Halos of spatial parallelism and sums of their parts, half of them in forward, and
   // sums of weight gradients.
   void add_halos(LayerSeconds& s) const {
     const double ranks = tensor_;
@@ -288,7 +288,7 @@ class LayerModel {
     }
   }
 
-  // Rows go to the ranks with their experts and their outputs come back; backward does the same
+  // Rows go to the ranks with their experts and their outputs return; backward does the same
   // with gradients. Those beyond a rank's memory go in further rounds, of which backward keeps
   // nothing: it sends the inputs again.
   void add_expert_messages(LayerSeconds& s) const {

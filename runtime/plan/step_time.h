@@ -57,7 +57,7 @@ struct StepInput {
   BuildOptions build{};  // micro_batch, tensor, sequence, recompute, split_backward
   MeshShape mesh{};
   ScheduleShape schedule{};  // micro_batches: of one pipeline, for the slowest data rank
-  // Over all pipelines, those of ranks that share sequences once; 0: equally many in each.
+  // Over all pipelines, those of context-parallel ranks once; 0: equally many in each.
   std::int64_t global_micro_batches = 0;
   StagePlan stages{};
   Precision precision = Precision::fp32;

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-// The axis of a mesh whose ranks share layers, or samples that are cut in space.
+// The axis of a mesh whose ranks share layers, or samples (spatial parallelism).
 [[nodiscard]] constexpr std::string_view inner_axis(bool cuts_samples) {
   return cuts_samples ? "spatial" : "tensor";
 }
@@ -19,8 +19,8 @@ namespace trireme {
 struct RunFacts {
   int ranks = 1;
   int data = 1, tensor = 1, pipeline = 1;  // of the mesh
-  int context = 1;                         // data ranks that share each sequence
-  bool cuts_samples = false;               // tensor: ranks that share samples, not layers
+  int context = 1;                         // context-parallel ranks
+  bool cuts_samples = false;  // tensor: spatial parallelism instead of tensor parallelism
   int zero = 0;
   bool zero_bubble = false;  // the pipeline's schedule
   bool on_cpu = true;

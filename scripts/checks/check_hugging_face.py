@@ -146,7 +146,7 @@ class Exchange:
         compare("whole", ours, load_file(self.imported(self.saved(model, "whole"))), rows)
         sharded = self.saved(model, "sharded", max_shard_size="1MB")
         compare("sharded", ours, load_file(self.imported(sharded)), rows)
-        print(f"{len(ours)} tensors there and back, whole and in {len(list(sharded.glob('*.safetensors')))} shards")
+        print(f"{len(ours)} tensors exported and imported, whole and in {len(list(sharded.glob('*.safetensors')))} shards")
         return model.config
 
     def random_model(self, config):

@@ -7,7 +7,7 @@ no event or host wait orders end a run with a report of both.
     stream_order.py --mutations [--program FILE] [--runs NAME,...] [--ranks LIST] [--table FILE] [--sites REGEX] [--at-least N]
                                                                        without each wait and record, one by one: all reported
 
-The layouts are those of scripts/layout_matrix.sh plus named ones for images, samples cut in space (these need
+The layouts are those of scripts/layout_matrix.sh plus named ones for images, spatial parallelism (these need
 h5py), half precision, graphs, checkpoints, evaluation, generation, measured products. A mutation runs where its source
 line affects a clock, shortest run first, until one reports it. Source lines are known if the program has debug information:
 

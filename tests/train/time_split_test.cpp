@@ -176,7 +176,7 @@ TEST(TimeSplit, WaitingForAPeerInTheBubbleIsBubble) {
 }
 
 TEST(TimeSplit, WaitingForARanksCheckpointIsTheStragglersPart) {
-  // Rank 1 stood still for 5 ms longer before the step, so rank 0 waits 4 ms more than the 1 ms of
+  // Rank 1 was idle for 5 ms longer before the step, so rank 0 waits 4 ms more than the 1 ms of
   // the messages.
   const Times ranks[] = {{{T::period, 12},
                           {T::step, 10},

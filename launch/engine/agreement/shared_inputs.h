@@ -34,7 +34,7 @@ void require_same_data(Communicator& world, std::string_view what, const std::st
 // Raises ExitCode::data on all ranks if some hosts lack a data set that others have. `key` is the
 // config key.
 void require_data_on_all_hosts(Communicator& world, std::string_view key, const std::string& path);
-// Raises ExitCode::config likewise for `file`, written by rank 0 into the run directory.
+// Raises ExitCode::config, too, for `file`, written by rank 0 into the run directory.
 void require_shared_run_directory(Communicator& world, const std::string& directory,
                                   const std::string& file);
 

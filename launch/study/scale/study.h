@@ -54,7 +54,7 @@ struct PointWork {
 };
 
 struct StudyLayout {
-  MeshShape mesh{};                 // tensor: the ranks that share samples in space, too
+  MeshShape mesh{};                 // tensor: the ranks of spatial parallelism, too
   SpatialExtents spatial{1, 1, 1};  // parallel.spatial
   friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
   // A missing data axis (0) takes the ranks that the others leave. Whether there are `ranks` then.

@@ -205,7 +205,7 @@ void check_pipeline(const Subject& subject) {
 
 // Micro-batches are leaves of one binary tree; ranks with equally many fit it if their
 // micro-batches, or with ZeRO 2 and 3 those of each ZeRO group, are whole subtrees
-// (parallel/grad_reducer.h). Ranks that share sequences count as one.
+// (parallel/grad_reducer.h). Context-parallel ranks count as one.
 bool aligned(std::int64_t batches, std::int64_t data, const ParallelConfig& parallel) {
   if (batches % data != 0) return false;
   const std::int64_t local = batches / data;

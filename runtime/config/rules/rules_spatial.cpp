@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that are cut in space, against the model and the sums of layout mode.
+// Spatial parallelism, against the model and the sums of layout mode.
 #include <fmt/ranges.h>
 
 #include "runtime/config/rules/rules.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies boxes of tensors in memory of other extents: parts of samples that are cut in space.
+// Copies boxes of tensors in memory of other extents: parts of samples in slabs.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ namespace trireme::ops {
 // How f32 products are summed on a CPU with tiles for bf16; elsewhere they are chains.
 enum class F32Products : std::uint8_t {
   chains,
-  parts  // Note [Products in parts] (gemm/split_matmul_cpu.h): faster with 128 rows or more
+  parts  // Note [bf16x3 matmuls] (gemm/split_matmul_cpu.h): faster with 128 rows or more
 };
 
 // y(R, O) = x(R, I) w[g % X]^T + bias[g % X]; bias(X, O) may be absent.

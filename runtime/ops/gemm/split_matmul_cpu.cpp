@@ -254,7 +254,7 @@ bool multiplies_in_parts() {
   return false;
 }
 PartTiles::PartTiles() {
-  TRIREME_EXPECTS(false, "products in parts on a processor without tiles");
+  TRIREME_EXPECTS(false, "bf16x3 matmuls on a processor without tiles");
 }
 PartTiles::~PartTiles() = default;
 void pack_left_parts(std::byte*, const MatrixView&, std::int64_t, std::int64_t, std::int64_t,

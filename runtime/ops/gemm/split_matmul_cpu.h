@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private: f32 products from bf16 parts, on processors with bf16 tiles (AMX).
 //
-// Note [Products in parts]: a float is the sum of three bf16 values, each rounded from the
+// Note [bf16x3 matmuls]: a float is the sum of three bf16 values, each rounded from the
 // remainder of those before: three times 8 bits hold its 24. Six of the nine products of parts are
 // summed in f32; the others are below 2^-25 of the product, less than one rounding of f32. Against
 // references in f64 the error is at most that of f32 products

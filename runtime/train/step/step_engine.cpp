@@ -311,7 +311,7 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   update(step, slot);
 }
 
-// Ranks that share sequences have the same: the first of them counts.
+// Context-parallel ranks have the same: the first of them counts.
 void StepEngine::count_tokens() {
   Stream& compute = *streams_.compute;
   const Tensor totals = token_totals_.view(DType::f64, Shape{2});
