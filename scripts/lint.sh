@@ -160,6 +160,13 @@ report 'unfinished work belongs into an issue' \
 report 'white space at the end of a line' < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|yaml|md|txt)$' '[ \t]+$')
 report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
 
+# The field's words instead of our own: spatial, context and expert parallelism, slab, activation checkpointing, dropout
+# probability, most probable, module, idle, import and export.
+report 'a word of our own; say what PyTorch, Megatron-LM or NCCL call it' \
+  < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|md)$' \
+    '(?i)cut in space|\bcut sequences|(sequences|samples) cut\b|ranks that share (a |each )?(sequence|sample)|kept or computed again|rows sent out|products in parts|share of activations|likeliest|stood still|there and back|\b(this|a|other|each|every) room\b(?! for)' \
+    '^scripts/lint\.sh:')
+
 # READMEs of modules.
 report 'a module without README.md' < <(
   if [[ $# -eq 0 ]]; then

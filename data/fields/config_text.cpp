@@ -121,7 +121,7 @@ std::string cut_text(const FieldDataset& data) {
   }
   if (best.empty()) return "";
   return fmt::format(
-      "# two ranks that share samples (parallel.spatial) read {:.0f} % each if they "
+      "# two ranks of spatial parallelism (parallel.spatial) read {:.0f} % each if they "
       "cut the {}\n",
       100 * least, best);
 }

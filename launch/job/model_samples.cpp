@@ -122,7 +122,7 @@ void SamplePass::fetch_logits(std::int64_t at) {
   session_.device->copy(compute, logits_host_.data(), all.data, all.bytes());
 }
 
-std::vector<std::int32_t> SamplePass::likeliest(std::int64_t at) {
+std::vector<std::int32_t> SamplePass::most_probable(std::int64_t at) {
   set_activity("waiting for samples of the model");
   std::vector<std::int32_t> found(static_cast<std::size_t>(rows_));
   const bool head = session_.model->has_head();
@@ -164,7 +164,7 @@ ModelSamples SamplePass::continued() {
   auto* const tokens = host_.batch.inputs.as<std::int32_t>();
   for (std::int64_t at = prompt; at < context; ++at) {
     forward();
-    const std::vector<std::int32_t> next = likeliest(at - 1);
+    const std::vector<std::int32_t> next = most_probable(at - 1);
     for (std::int64_t row = 0; row < rows_; ++row)
       tokens[row * context + at] = next[static_cast<std::size_t>(row)];
   }
@@ -181,7 +181,7 @@ ModelSamples SamplePass::continued() {
 
 ModelSamples SamplePass::classified() {
   forward();
-  const std::vector<std::int32_t> classes = likeliest(0);
+  const std::vector<std::int32_t> classes = most_probable(0);
   ModelSamples samples;
   const auto name_of_class = [&](std::int32_t number) {
     const auto place = static_cast<std::size_t>(number);

@@ -29,7 +29,7 @@ class SamplePass {
   void read_samples();
   void forward();
   // The most likely class per row of a micro-batch; for texts at position `at`. On every rank.
-  [[nodiscard]] std::vector<std::int32_t> likeliest(std::int64_t at);
+  [[nodiscard]] std::vector<std::int32_t> most_probable(std::int64_t at);
   void fetch_logits(std::int64_t at);
   [[nodiscard]] ModelSamples continued();
   [[nodiscard]] ModelSamples classified();

@@ -31,7 +31,7 @@ constexpr std::array table = {
     Advice{Trouble::exposed_comm, [](Facts run) { return run.context > 1; },
            "lower parallel.context, whose keys and values are sent in every layer"},
     Advice{Trouble::exposed_comm, layers_over_hosts,
-           "keep tensor groups, or the ranks that share a sample, within a host"},
+           "keep tensor groups, or ranks of spatial parallelism, within a host"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.zero == 3 && run.data > 1; },
            "lower parallel.zero: 3 gathers parameters in every pass"},
     Advice{Trouble::exposed_comm, [](Facts run) { return run.ranks > 1; }, "use fewer ranks"},

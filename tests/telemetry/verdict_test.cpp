@@ -47,7 +47,7 @@ const std::vector<Fit>& fits() {
        Trouble::exposed_comm,
        {.ranks = 2, .data = 2, .context = 2},
        {.ranks = 2, .data = 2}},
-      {"keep tensor groups, or the ranks that share a sample, within a host",
+      {"keep tensor groups, or ranks of spatial parallelism, within a host",
        Trouble::exposed_comm,
        {.ranks = 2, .tensor = 2, .hosts = 2},
        {.ranks = 2, .tensor = 2, .hosts = 1}},

@@ -116,7 +116,7 @@ std::optional<std::int32_t> TextGenerator::next() {
 namespace {
 
 // The `count` most likely tokens, most likely first.
-std::vector<std::int32_t> likeliest(std::span<const float> logits, std::size_t count) {
+std::vector<std::int32_t> most_probable(std::span<const float> logits, std::size_t count) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
@@ -147,7 +147,7 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
     return not_finite;
   if (options.temperature == 0)
     return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
-  const auto order = likeliest(
+  const auto order = most_probable(
       logits, options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : logits.size());
   const double top = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> weights(order.size());

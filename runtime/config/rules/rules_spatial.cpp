@@ -78,7 +78,8 @@ void check_spatial(const Subject& subject) {
   }
   if (parallel.inner_ranks() > 1 && config.data.damaged == Damaged::skip)
     refuse(subject, "data.damaged",
-           "skip with {} = {}: the ranks that share a sample each read a part of it, and would not "
+           "skip with {} = {}: ranks of spatial parallelism each read a part of a sample, and "
+           "would not "
            "agree whether it is damaged; use refuse",
            ranks_key, list(ranks));
   if (config.reproducibility != Reproducibility::layout) return;
