@@ -36,8 +36,8 @@ needs=(
   "libdeflate-dev" "liblz4-dev" "liblzf-dev" "libzstd-dev" "libblosc-dev" "libaec-dev"
   "libgtest-dev" "libgmock-dev" "pkgconf pkg-config"
 )
-# Not in a bundle: Ninja is there from pip, and the others are optional.
-program_needs=("ninja-build" "ccache" "git")
+# Not in a bundle: Ninja is there from pip, and the others are optional. Python runs tests alone.
+program_needs=("ninja-build" "ccache" "git" "python3")
 data_needs=("bible-kjv" "dataset-fashion-mnist")
 slurm_needs=("slurmctld" "slurmd" "slurm-client" "munge" "slurmdbd" "mariadb-server-core" "mariadb-client-core" "iproute2" "procps")
 

@@ -16,6 +16,7 @@ complain() {
 
 for script in "$scripts"/*; do
   [[ -f $script && -x $script ]] || continue
+  if [[ $script == *.py ]] && ! command -v python3 >/dev/null; then continue; fi
   said=$("$script" --help 2>&1 </dev/null)
   code=$?
   [[ $said != *Traceback* && $said != *"can't read"* && $said != *"No such file"* ]] || complain "$script --help: $said"

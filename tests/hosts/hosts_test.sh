@@ -347,6 +347,7 @@ AGENT
   flags=("${long[@]}")
 }
 check_gpu_check() {
+  command -v python3 >/dev/null || skip "there is no python3"
   begin "gpu_check over two hosts, rehearsed on the CPU"
   log=$place/gpu_check.log
   network_exec 1 "$repository/scripts/gpu_check.sh" nodes --device cpu --build "$(dirname "$program")" --hosts n1:2,n2:2 \

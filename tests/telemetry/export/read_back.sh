@@ -6,5 +6,7 @@ set -euo pipefail
 repository=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../../..
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
+python=${TRIREME_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
 "$1" "$directory"
-"${TRIREME_PYTHON:-python3}" "$repository/scripts/checks/check_exports.py" "$2" "$directory"
+"$python" "$repository/scripts/checks/check_exports.py" "$2" "$directory"
