@@ -38,7 +38,7 @@ clear_job_of() {
     rm -rf "$place"
   done
   # Open MPI 5 names segments by a hash: they are those that its ranks map, or that nothing maps (clear_dead_segments).
-  for place in $(grep -lsz "^PMIX_NAMESPACE=prterun-$(hostname -s)-$1@" /proc/[0-9]*/environ); do
+  grep -lsz "^PMIX_NAMESPACE=prterun-$(hostname -s)-$1@" /proc/[0-9]*/environ | while read -r place; do
     grep -hso '/dev/shm/sm_segment[^ ]*' "${place%environ}maps"
   done | sort -u | xargs -r rm -f
   rm -rf "${TMPDIR:-/tmp}/prterun.$(hostname -s).$1."*
