@@ -26,6 +26,7 @@ set(TRIREME_TEST_ENVIRONMENT
   "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
   "OMPI_MCA_rmaps_base_oversubscribe=1" "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
   "PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe" "PRTE_MCA_hwloc_default_binding_policy=none"  # Open MPI 5
+  "OMPI_MCA_reachable=weighted"  # its other component complains of hosts with one interface
   "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1" "TRIREME_POISON_ACTIVATIONS=1")
 
 # CUDA in add_unit_test and add_mpi_test: the sources also run on a GPU (NAME.cuda, skipped without one) and on an emulated
