@@ -82,7 +82,7 @@ heed_signals() {
 # timer in the background: bash forgets a timer that ends while a trap runs, and then waits for the process alone.
 wait_at_most() {
   local tenths=$1
-  while ((tenths-- > 0)) && kill -0 "$2"; do sleep 0.1; done 2>/dev/null  # nor does bash then say how the process ended
+  while ((tenths-- > 0)) && kill -0 "$2" 2>/dev/null; do sleep 0.1; done
 }
 
 # wait_for PROCESS: waits across signals that interrupt a wait. Sets `code`.
