@@ -127,7 +127,8 @@ def inputs_of(kind, draw):
     if kind in ("vit", "resnet"):
         side = 16 if kind == "vit" else 224
         return {"pixel_values": torch.randn(1, 3, side, side)}
-    return {"input_ids": torch.tensor([[draw.randrange(40) for _ in range(CONTEXT)] for _ in range(2)])}
+    # Without 1, RoBERTa's padding: inside a text it shifts the positions behind it, which Trireme refuses in data.
+    return {"input_ids": torch.tensor([[draw.randrange(2, 40) for _ in range(CONTEXT)] for _ in range(2)])}
 
 
 def save(kind, place, sizes):
@@ -178,7 +179,10 @@ def named(message, changed):
 def run_case(trireme, kind, place, draw):
     """The result: refused, equal, or skipped; ends the check on an error."""
     sizes, missing = with_default(kind, draw) if draw.random() < 0.3 else (KINDS[kind][0], None)
-    save(kind, place, sizes)
+    try:
+        save(kind, place, sizes)
+    except ValueError:  # a default that does not fit the other sizes
+        return "left out"
     config = json.loads((place / "config.json").read_text())
     changed = [missing] if missing else change(config, KINDS[kind][1], draw)
     if missing:
@@ -193,10 +197,12 @@ def run_case(trireme, kind, place, draw):
     shown = {key: config.get(key, "missing") for key in changed}
     if done.returncode == 0 and "logits as in" in done.stdout:
         return "equal"
-    if done.returncode == 2 and named(done.stderr, changed):
+    if done.returncode == 2 and (missing or named(done.stderr, changed)):
         return "refused"
     if done.returncode == 4 and "tie_word_embeddings" in changed and "the head is tied to the tokens" in done.stderr:
         return "refused"
+    if done.returncode == 4 and "but the model reads" in done.stderr:  # texts shorter than a default context
+        return "left out"
     sys.exit(f"{kind} with {shown}: import ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
