@@ -267,7 +267,8 @@ class SpecReader {
   void read_added() {
     const json tokens = part(root_, "added_tokens");
     std::uint32_t last = 0;
-    if (!tokens.is_null()) static_cast<void>(typed(tokens, json::value_t::array, "added_tokens"));
+    if (root_.contains("added_tokens"))  // the library refuses null, too
+      static_cast<void>(typed(tokens, json::value_t::array, "added_tokens"));
     for (const json& it : tokens) {
       AddedToken token{.text = it.at("content").get<std::string>(),
                        .single_word = is_set(it, "single_word"),

@@ -77,6 +77,10 @@ class WordTokensFile : public testing::Test {
   test::TemporaryDirectory directory_;
 };
 
+TEST_F(WordTokensFile, AddedTokensThatAreNoListAreRefused) {
+  expect_refused({.model = scores_model, .added = "null"}, "added_tokens");
+}
+
 TEST_F(WordTokensFile, TakesTheLongestWordPiecesFromTheLeft) {
   const Parts parts{.model = word_piece_model,
                     .normalizer = bert,
