@@ -90,7 +90,7 @@ TEST_F(BenchKernels, CountsTheBytesAndFlopsOfAMicroBatch) {
       "--set train.global_batch=2 --set precision=bf16");
 
   const double rows_of_batch = 2 * 128, hidden = 192;
-  const Json& gelu = row(all, "forward", "activation_forward");
+  const Json gelu = row(all, "forward", "activation_forward");
   EXPECT_EQ(gelu["read_bytes"], rows_of_batch * 4 * hidden * 2);
   EXPECT_EQ(gelu["written_bytes"], gelu["read_bytes"]);
   // w has 3, 1, 4 and 4 times hidden^2 elements.
