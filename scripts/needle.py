@@ -45,16 +45,16 @@ telemetry: {{tensorboard: false, health_minutes: 0}}
 
 def row_of(draw, context):
     """Ids of a row, and of each question its place and its needle's."""
-    module = context - 2 * KEYS
-    row = [FILLER + draw.randrange(8) for _ in range(module)]
+    room = context - 2 * KEYS
+    row = [FILLER + draw.randrange(8) for _ in range(room)]
     pairs = [(KEY + key, VALUE + draw.randrange(VALUES)) for key in range(KEYS)]
-    places = [2 * half for half in draw.sample(range(module // 2), KEYS)]
+    places = [2 * half for half in draw.sample(range(room // 2), KEYS)]
     for pair, place in zip(pairs, places):
         row[place:place + 2] = pair
     order = draw.sample(range(KEYS), KEYS)
     for key in order:
         row += pairs[key]
-    return row, [(module + 2 * i, places[key]) for i, key in enumerate(order)]
+    return row, [(room + 2 * i, places[key]) for i, key in enumerate(order)]
 
 
 def pack(trireme, place, context, rows):

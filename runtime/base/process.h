@@ -43,8 +43,9 @@ struct ToolAnswer {
 [[nodiscard]] ToolAnswer ask(const std::vector<std::string>& words, double seconds = 60,
                              const FileDescriptor* lock = nullptr);
 // Runs a command on every host in parallel, with the agent that starts Open MPI's daemons:
-// plm_rsh_agent (of Open MPI 5: plm_ssh_agent), else ssh. This host is not asked: its answer is a success. With `least`, each host
-// gets three times the time of those that have answered, but at least `least` seconds.
+// plm_rsh_agent (of Open MPI 5: plm_ssh_agent), else ssh. This host is not asked: its answer is a
+// success. With `least`, each host gets three times the time of those that have answered, but at
+// least `least` seconds.
 [[nodiscard]] std::vector<ToolAnswer> ask_hosts(const std::vector<std::string>& hosts,
                                                 const std::string& command, double seconds,
                                                 const std::vector<double>& least = {});

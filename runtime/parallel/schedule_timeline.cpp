@@ -34,8 +34,9 @@ struct StageState {
 };
 
 // With a core for each stage, its times follow from its inputs' arrivals alone: each stage goes as
-// far as they are known. Stages that share cores are event-driven: a computation ends, or an awaited
-// input arrives; the last span of a computing stage then has the end predicted at the present rate.
+// far as they are known. Stages that share cores are event-driven: a computation ends, or an
+// awaited input arrives; the last span of a computing stage then has the end predicted at the
+// present rate.
 class Replay {
  public:
   Replay(const Schedule& schedule, const Costs& costs, const PipelineResources& resources)
@@ -169,8 +170,8 @@ class Replay {
     const bool forward = send.kind == ActionKind::send_forward;
     (forward ? there.input_at : there.gradient_at)[pair(peer.action)] = at + delay_;
     if (wakes_at(peer.stage) < never || there.next == list(peer.stage).size()) return;
-    wakes_at(peer.stage) = std::max(computes_until(peer.stage),
-                                    arrival(peer.stage, list(peer.stage)[there.next]));
+    wakes_at(peer.stage) =
+        std::max(computes_until(peer.stage), arrival(peer.stage, list(peer.stage)[there.next]));
     if (wakes_at(peer.stage) < never) awake_.push_back(peer.stage);
   }
 

@@ -26,8 +26,8 @@ def class_of(config):
 
 def prompts_of(context, vocabulary, draw):
     """Ids of texts of several lengths that leave room in the context for new tokens."""
-    module = context - TOKENS
-    return [[draw.randrange(vocabulary) for _ in range(length)] for length in {1, module // 2, module} if length >= 1]
+    room = context - TOKENS
+    return [[draw.randrange(vocabulary) for _ in range(length)] for length in {1, room // 2, room} if length >= 1]
 
 
 def greedy(model, prompt):

@@ -5,7 +5,7 @@
 
 #include "launch/doctor/job_check.h"
 #include "launch/doctor/judge.h"
-#include "tests/launch/fixture/each_rank.h"
+#include "tests/launch/fixture/launcher.h"
 
 namespace trireme::test {
 namespace {

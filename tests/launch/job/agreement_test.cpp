@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "tests/launch/fixture/each_rank.h"
+#include "tests/launch/fixture/launcher.h"
 
 namespace trireme::test {
 namespace {

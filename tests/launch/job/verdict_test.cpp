@@ -9,7 +9,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/launch/fixture/each_rank.h"
+#include "tests/launch/fixture/launcher.h"
 
 namespace trireme::test {
 namespace {
