@@ -60,13 +60,17 @@ class SpecReader {
     const bool bytes = names_byte_level(splitter);
     read_model(root_.at("model"), bytes);
     read_added();
-    spec_.post_processor = part(root_, "post_processor").dump();
+    const json post_processor = part(root_, "post_processor");
+    if (!post_processor.is_null()) static_cast<void>(post_processor.at("type").get<std::string>());
+    spec_.post_processor = post_processor.dump();
+    const json decoder = part(root_, "decoder");
     if (spec_.model != TokenModel::byte_pairs) {
       spec_.normalizer = part(root_, "normalizer").dump();
       spec_.pre_tokenizer = splitter.dump();
-      spec_.decoder = part(root_, "decoder").dump();
+      spec_.decoder = decoder.dump();
       return std::move(spec_);
     }
+    if (part(decoder, "type") == "ByteLevel") check_byte_level(decoder);
     if (const json normalizer = part(root_, "normalizer"); !normalizer.is_null())
       read_normalizer(normalizer);
     read_pre_tokenizer(splitter);
@@ -91,6 +95,13 @@ class SpecReader {
     if (!value.is_null() && !value.is_boolean()) refuse(key, value.dump(), "true and false");
     return value.is_boolean() && value.get<bool>();
   }
+  // The tokenizers library has no default here: what lacks the flag is refused as it does.
+  [[nodiscard]] bool stated(const json& of, const char* key) const {
+    const json value = part(of, key);
+    if (!value.is_boolean())
+      refuse(key, of.contains(key) ? value.dump() : "missing", "true, false");
+    return value.get<bool>();
+  }
   // JSON's own conversions take true, 3.7 and -1 for whole numbers too.
   [[nodiscard]] std::uint64_t whole(const json& value, std::string_view what) const {
     if (!value.is_number_unsigned()) refuse(what, value.dump(), "0, 1, 2 ...");
@@ -106,6 +117,12 @@ class SpecReader {
     if (splitter.is_null()) return false;
     if (splitter.at("type") != "Sequence") return splitter.at("type") == "ByteLevel";
     return std::ranges::any_of(splitter.at("pretokenizers"), names_byte_level);
+  }
+
+  void check_byte_level(const json& it) const {
+    for (const char* key : {"add_prefix_space", "trim_offsets"})
+      static_cast<void>(stated(it, key));
+    if (it.contains("use_regex")) static_cast<void>(stated(it, "use_regex"));
   }
 
   void read_model(const json& model, bool bytes) {
@@ -137,12 +154,12 @@ class SpecReader {
         refuse(fmt::format("model.{}", key), value.dump(), "null");
     }
     spec_.whole_words = is_set(model, "ignore_merges");
+    spec_.fuse_unknown = is_set(model, "fuse_unk");
     if (bytes) {
       read_vocabulary(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
     } else {
       spec_.model = TokenModel::character_pairs;
       read_words(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
-      spec_.fuse_unknown = is_set(model, "fuse_unk");
       read_byte_fallback(model);
       if (!spec_.byte_fallback) read_unknown(part(model, "unk_token"));
     }
@@ -271,11 +288,12 @@ class SpecReader {
       static_cast<void>(typed(tokens, json::value_t::array, "added_tokens"));
     for (const json& it : tokens) {
       AddedToken token{.text = it.at("content").get<std::string>(),
-                       .single_word = is_set(it, "single_word"),
-                       .strip_left = is_set(it, "lstrip"),
-                       .strip_right = is_set(it, "rstrip"),
-                       .normalized = is_set(it, "normalized")};
+                       .single_word = stated(it, "single_word"),
+                       .strip_left = stated(it, "lstrip"),
+                       .strip_right = stated(it, "rstrip"),
+                       .normalized = stated(it, "normalized")};
       const std::uint64_t id = whole(it.at("id"), "an id of added_tokens");
+      static_cast<void>(stated(it, "special"));
       if (token.text.empty()) damaged("added_tokens has an empty token");
       const auto known = ids_.find(token.text);
       // Counted as in the tokenizers library.
@@ -314,6 +332,7 @@ class SpecReader {
       for (const json& member : it.at("pretokenizers"))
         read_pre_tokenizer(member);
     } else if (type == "ByteLevel") {
+      check_byte_level(it);
       spec_.prefix_space = it.at("add_prefix_space").get<bool>();
       if (spec_.prefix_space && !spec_.splits.empty())
         refuse("pre_tokenizer.add_prefix_space", "true after another part of a Sequence", "false");
@@ -339,7 +358,7 @@ class SpecReader {
     const auto text = pattern.find("String") != pattern.end()
                           ? literal_pattern(pattern.at("String").get<std::string>())
                           : pattern.at("Regex").get<std::string>();
-    add_split(text, *behavior, is_set(it, "invert"));
+    add_split(text, *behavior, stated(it, "invert"));
   }
 
   void add_split(const std::string& pattern, SplitBehavior behavior, bool invert) {

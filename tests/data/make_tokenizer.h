@@ -22,6 +22,7 @@ struct TokenizerText {
   std::string normalizer = "null";
   std::string pre_tokenizer =
       R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  std::string decoder = pre_tokenizer;
   std::string post_processor = "null";
   std::string model_type = "BPE";
   std::string left_out;  // a letter that is not in the vocabulary
@@ -56,8 +57,8 @@ struct TokenizerText {
     }
     return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)" + added_text +
            R"(],"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
-           R"(,"post_processor":)" + post_processor +
-           R"(,"decoder":{"type":"ByteLevel"},"model":{"type":)" + quoted(model_type) +
+           R"(,"post_processor":)" + post_processor + R"(,"decoder":)" + decoder +
+           R"(,"model":{"type":)" + quoted(model_type) +
            R"(,"dropout":null,"unk_token":null,"ignore_merges":)" + word(whole_words) +
            R"(,"vocab":{)" + vocabulary + R"(},"merges":[)" + merge_text + "]}}";
   }

@@ -135,7 +135,7 @@ TEST_F(PackTokens, JoinsPartsWhereACutWouldHaveChangedTokens) {
   text.pre_tokenizer =
       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"[a-z]+ ?"},)"
       R"("behavior":"Isolated","invert":false},)"
-      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   text.merges = {"a b", "ab \u0120"};
   write_text(tokenizer_, text.json());
   std::string words;

@@ -142,7 +142,7 @@ TEST_F(TokenizerFile, CutsByThePatternsThatItNames) {
       R"({"type":"Sequence","pretokenizers":[)"
       R"({"type":"Split","pattern":{"Regex":"\\p{N}{1,3}|[^\\s\\p{N}]+|\\s+(?!\\S)|\\s"},)"
       R"("behavior":"Isolated","invert":false},)"
-      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   with.merges = {"1 2", "12 3", "4 5"};
   EXPECT_EQ(pieces(with, "12345 123"), "[123][45][ ][123]");
 }
@@ -229,7 +229,7 @@ TEST_F(TokenizerFile, RefusesPatternsThatTheTwoLibrariesReadDifferently) {
         std::string(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":")") +
         pattern +
         R"("},"behavior":"Isolated","invert":false},)"
-        R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+        R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
     expect_refused(with, "pattern");
   }
 }
@@ -243,6 +243,14 @@ TEST_F(TokenizerFile, RefusesFilesThatAreDamaged) {
     expect_error(
         ExitCode::data, [&] { const Tokenizer tokenizer(path); }, path);
   }
+}
+
+TEST_F(TokenizerFile, FlagsOfByteLevelHaveNoDefault) {
+  TokenizerText with;
+  with.decoder = R"({"type":"ByteLevel","add_prefix_space":true})";
+  expect_refused(with, "trim_offsets is missing");
+  with.decoder = R"({"type":"ByteLevel","add_prefix_space":1,"trim_offsets":true})";
+  expect_refused(with, "add_prefix_space is 1");
 }
 
 // At any cut the tokens equal those of the whole text, or the cut is refused.

@@ -19,6 +19,13 @@ struct Parts {
   std::string model, normalizer = "null", pre_tokenizer = "null", decoder = "null", added = "[]";
 };
 
+// The one added token of a file; strips spaces on its right or not.
+std::string added_token(const std::string& text, const std::string& rstrip, int id = 262) {
+  return fmt::format(R"([{{"id":{},"content":"{}","single_word":false,"lstrip":false,"rstrip":{},)"
+                     R"("normalized":false,"special":true}}])",
+                     id, text, rstrip);
+}
+
 const std::string word_piece_model =
     R"({"type":"WordPiece","unk_token":"?","continuing_subword_prefix":"##",
         "max_input_chars_per_word":8,"vocab":{"?":0,"oar":1,"##s":2,"##man":3,"row":4,".":5,"oa":6,
@@ -81,6 +88,18 @@ TEST_F(WordTokensFile, AddedTokensThatAreNoListAreRefused) {
   expect_refused({.model = scores_model, .added = "null"}, "added_tokens");
 }
 
+TEST_F(WordTokensFile, FlagsOfAddedTokensHaveNoDefault) {
+  const std::string good = added_token("<s>", "false");
+  for (const std::string flag : {"single_word", "lstrip", "rstrip", "normalized", "special"}) {
+    std::string missing = good;
+    missing.replace(missing.find(flag), flag.size(), "other");
+    expect_refused({.model = scores_model, .added = missing}, flag + " is missing");
+  }
+  for (const std::string wrong : {"null", "1", "\"-\""})
+    expect_refused({.model = scores_model, .added = added_token("<s>", wrong)},
+                   "rstrip is " + wrong);
+}
+
 TEST_F(WordTokensFile, TakesTheLongestWordPiecesFromTheLeft) {
   const Parts parts{.model = word_piece_model,
                     .normalizer = bert,
@@ -127,7 +146,7 @@ TEST_F(WordTokensFile, GivesTheSameTokensInPartsAsWhole) {
   std::mt19937 random(5);
   const std::vector<std::string> words = {"oa",  "oar", " ",      "  ", "row", ".",
                                           "<s>", "\n",  "\u00e9", "ab", "X",   "\u2581"};
-  const std::string added = R"([{"id":262,"content":"<s>","normalized":false,"rstrip":true}])";
+  const std::string added = added_token("<s>", "true");
   Parts pieces{.model = word_piece_model,
                .normalizer = bert,
                .pre_tokenizer = R"({"type":"BertPreTokenizer"})"};
@@ -162,7 +181,7 @@ TEST_F(WordTokensFile, CutsNothingWhereATokenCouldCrossTheCut) {
   Parts crossing = llama(R"([["a","\u2581"]])", {"\u2581", "o", "a", "a\u2581"});
   EXPECT_EQ(Tokenizer(written(crossing)).last_cut("oa oa"), 0U);
   Parts ending = llama();
-  ending.added = R"([{"id":262,"content":"word","normalized":false}])";
+  ending.added = added_token("word", "false");
   EXPECT_EQ(Tokenizer(written(ending)).last_cut("oa oa"), 0U);
 }
 

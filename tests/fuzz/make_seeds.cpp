@@ -126,7 +126,7 @@ void write_tokenizers(const std::string& directory) {
       R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":false},)"
       R"({"type":"Split","pattern":{"Regex":"(?i:'s)|[^\\s\\p{L}]+|\\s+(?!\\S)| ?\\p{L}+|\\s"},)"
       R"("behavior":"MergedWithNext","invert":false},)"
-      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})";
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   test::write_text(directory + "/sequence", text.json());
 }
 
