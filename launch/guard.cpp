@@ -50,6 +50,7 @@ int guarded_main(const std::function<int()>& body) {
   enlarge_thread_stacks();
   static_cast<void>(prepare_gpu_environment());
   open_standard_streams();
+  restore_hangup();
   // Then a file size limit (ulimit -f) fails the write, which names the file, instead of killing
   // the process.
   std::signal(SIGXFSZ, SIG_IGN);

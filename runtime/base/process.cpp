@@ -260,6 +260,12 @@ int signal_within(std::span<const int> signals, double seconds) {
   return std::max(0, ::sigtimedwait(&set, nullptr, &time));
 }
 
+void restore_hangup() {
+  struct sigaction now {};
+  if (::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+    std::signal(SIGHUP, SIG_DFL);
+}
+
 void enlarge_thread_stacks() {
   constexpr std::size_t enough = std::size_t{8} << 20U;
   pthread_attr_t usual;

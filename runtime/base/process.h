@@ -88,6 +88,10 @@ void hold_signals(std::span<const int> signals);
 // A received signal, or 0 if none comes in this many seconds.
 [[nodiscard]] int signal_within(std::span<const int> signals, double seconds);
 
+// SIGHUP ends this process again, unless nohup ignores it. UCX, which Open MPI loads at its start
+// or in MPI_Init, catches it to print traces: a run would outlive its terminal.
+void restore_hangup();
+
 // From now on threads have stacks of at least 8 MiB, whatever `ulimit -s`. Before the first thread.
 void enlarge_thread_stacks();
 

@@ -15,6 +15,7 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/log.h"
+#include "runtime/base/process.h"
 #include "runtime/base/terminal.h"
 #include "runtime/comm/host/end_of_job.h"
 #include "runtime/comm/host/host_communicator.h"
@@ -106,6 +107,7 @@ void MpiEnvironment::start_mpi(int* argc, char*** argv) {
     const StartWait wait("MPI_Init", StartWait::Stage::mpi_init);
     TRIREME_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   }
+  restore_hangup();
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (provided < MPI_THREAD_MULTIPLE) {
