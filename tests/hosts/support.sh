@@ -33,7 +33,7 @@ expect_code() { [[ $code -eq $1 ]] || complain "exit code $1, got $code"; }
 expect_text() { grep -qE -- "$1" "$log" || complain "the output to contain: $1"; }
 # Ranks of Open MPI 5 that lose a peer end with its message and code 14, often before the cause is reported.
 expect_text_of_ranks() {
-  if mpirun --version | grep -q ' 5\.'; then expect_text "$1|unexpectedly disconnected|[Ee]xit(ed with exit)? code:? +14"; else expect_text "$1"; fi
+  if mpirun --version | grep -q ' 5\.'; then expect_text "$1|unexpectedly disconnected|in Socket closed|[Ee]xit(ed with exit)? code:? +14"; else expect_text "$1"; fi
 }
 expect_equal() { [[ -n $1 && $1 == "$2" ]] || complain "$3: '$1' and '$2'"; }
 

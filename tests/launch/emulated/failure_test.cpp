@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/launch/fixture/emulated_fixture.h"
+#include "tests/launch/fixture/launcher.h"
 
 namespace trireme::test {
 namespace {
@@ -25,9 +26,9 @@ class EmulatedFailure : public EmulatedTest {
     for (const std::string& set : gpt({"parallel.data=2"}).set)
       train += " --set " + set;
     const auto rank = [&](const std::string& gpus) {
-      return fmt::format("-np 1 env CUDA_VISIBLE_DEVICES={} {}", gpus, train);
+      return fmt::format("CUDA_VISIBLE_DEVICES={} exec {}", gpus, train);
     };
-    return run_command(fmt::format("{} {} : {}", TRIREME_MPIEXEC, rank(of_first), rank(of_second)));
+    return test::run_each(directory(), {rank(of_first), rank(of_second)});
   }
   static void expect_failure(const CommandResult& result, int code,
                              const testing::Matcher<std::string>& message) {
