@@ -99,7 +99,7 @@ class SpecReader {
   [[nodiscard]] bool stated(const json& of, const char* key) const {
     const json value = part(of, key);
     if (!value.is_boolean())
-      refuse(key, of.contains(key) ? value.dump() : "missing", "true, false");
+      refuse(key, of.contains(key) ? value.dump() : "missing", "true and false");
     return value.get<bool>();
   }
   // JSON's own conversions take true, 3.7 and -1 for whole numbers too.

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <vector>
 
 #include "runtime/config/key_table.h"
-#include "runtime/config/synonyms.h"
 
 namespace trireme::config {
 namespace {

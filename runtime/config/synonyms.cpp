@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/config/synonyms.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <ranges>
+
+#include "runtime/config/suggest.h"
 
 namespace trireme::config {
 namespace {

@@ -6,7 +6,6 @@
 #include <array>
 #include <sstream>
 
-#include "runtime/config/synonyms.h"
 #include "tests/config/support.h"
 
 namespace trireme::config {

@@ -20,10 +20,10 @@ struct Parts {
 };
 
 // The one added token of a file; strips spaces on its right or not.
-std::string added_token(const std::string& text, const std::string& rstrip, int id = 262) {
-  return fmt::format(R"([{{"id":{},"content":"{}","single_word":false,"lstrip":false,"rstrip":{},)"
+std::string added_token(const std::string& text, const std::string& rstrip) {
+  return fmt::format(R"([{{"id":262,"content":"{}","single_word":false,"lstrip":false,"rstrip":{},)"
                      R"("normalized":false,"special":true}}])",
-                     id, text, rstrip);
+                     text, rstrip);
 }
 
 const std::string word_piece_model =

@@ -185,8 +185,7 @@ TEST_F(ConsoleTest, ExitCodesPrintNoLauncherOutputBelowOurs) {
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
     EXPECT_THAT(stopped.output, Not(HasSubstr("mpirun")));
     const std::string output = without_banner(stopped.output);
-    EXPECT_THAT(output.substr(output.rfind("stopped before step")),
-                MatchesRegex("[^\n]*\n"));
+    EXPECT_THAT(output.substr(output.rfind("stopped before step")), MatchesRegex("[^\n]*\n"));
   }
 }
 

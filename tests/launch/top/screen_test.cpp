@@ -84,7 +84,7 @@ class Session {
       ::setenv("TERM", "xterm", 1);
       ::setenv("LC_ALL", "C", 1);
       ::unsetenv("OMPI_COMM_WORLD_RANK");
-      ::signal(SIGHUP, SIG_DFL);  // nohup and su ignore it
+      ::signal(SIGHUP, SIG_DFL);  // nohup ignores it
       std::vector<char*> words;
       for (std::string& word : arguments)
         words.push_back(word.data());
