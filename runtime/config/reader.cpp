@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/config/base_files.h"
 #include "runtime/config/config.h"
+#include "runtime/config/error_list.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/paths.h"
 #include "runtime/config/suggest.h"
@@ -64,6 +65,12 @@ class ConfigReader {
   void read_section(const std::string& section, const Node& node, int line);
   void read_key(const std::string& key, const Node& node, int line);
   void refuse_dotted_key(const std::string& key, int line) const;
+  // Runs `read`, which reads `key`, and keeps its error.
+  template <typename Read>
+  void attempt(std::string_view key, Read&& read) {
+    const bool good = errors_.attempt(std::forward<Read>(read));
+    knows_family_ = knows_family_ && (good || key != "model.family");
+  }
   // The row of a key, by its present or former name; null for none.
   const Field* find(const Given& given);
   void refuse_twice(const Field& field, const Given& given);
@@ -78,6 +85,8 @@ class ConfigReader {
   std::map<std::string, Given> given_;       // this hand's keys by present name
   std::map<std::string, Refusals> refused_;  // by key
   std::string removed_;                      // "telemetry.wandb, telemetry.mlflow"
+  ErrorList errors_;
+  bool knows_family_ = true;
 };
 
 const Field* ConfigReader::find(const Given& given) {
@@ -129,8 +138,10 @@ void ConfigReader::read_section(const std::string& section, const Node& node, in
          place_in_file(name_, line, section),
          names.empty() ? "" : fmt::format(" such as {}", names.front()), describe(node));
   }
-  for (std::size_t i = 0; i < node.items.size(); ++i)
-    read_key(fmt::format("{}.{}", section, node.keys[i]), node.items[i], node.key_lines[i]);
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string key = fmt::format("{}.{}", section, node.keys[i]);
+    attempt(key, [&] { read_key(key, node.items[i], node.key_lines[i]); });
+  }
 }
 
 void ConfigReader::refuse_dotted_key(const std::string& key, int line) const {
@@ -152,12 +163,12 @@ void ConfigReader::read_root(const Node& root) {
   }
   for (std::size_t i = 0; i < root.items.size(); ++i) {
     const std::string& key = root.keys[i];
-    if (keys_.is_section(key) || is_removed_section(key)) {
-      read_section(key, root.items[i], root.key_lines[i]);
-    } else {
+    attempt(key, [&] {
+      if (keys_.is_section(key) || is_removed_section(key))
+        return read_section(key, root.items[i], root.key_lines[i]);
       refuse_dotted_key(key, root.key_lines[i]);
       read_key(key, root.items[i], root.key_lines[i]);
-    }
+    });
   }
 }
 
@@ -172,7 +183,7 @@ void ConfigReader::apply(const std::vector<std::string>& overrides) {
   ++hand_;
   given_.clear();
   for (const std::string& item : overrides)
-    apply_override(item);
+    attempt(item.substr(0, item.find('=')), [&] { apply_override(item); });
 }
 
 void ConfigReader::apply_override(const std::string& text) {
@@ -214,10 +225,12 @@ Config ConfigReader::finish(Provenance& where) {
         fmt::format("{}: {}: ignored; these keys were removed", name_, removed_));
   }
   for (const auto& [key, refused] : refused_) {
+    if (!knows_family_) break;
     const bool has_key = keys_.find(key)->only_with.allows(config_.model.family);
     const auto found = has_key ? refused.find(config_.model.family) : refused.begin();
-    if (found != refused.end()) throw Error(found->second);
+    if (found != refused.end()) errors_.add(found->second);
   }
+  errors_.raise();
   settle_overridden(keys_, config_, where_);
   where = std::move(where_);
   return std::move(config_);

@@ -56,5 +56,39 @@ TEST(Synonyms, LeadToKeysOfTheTableWhateverTheirSectionAndCase) {
   EXPECT_TRUE(keys_called("").empty());
 }
 
+TEST(ErrorsOfAConfig, AreShownAtOnceUpToTwentyWithTheirPlaces) {
+  const std::string message = parse_error(
+      "data:\n  path: x\n  workerz: 3\n  prefetch: many\ntrains: {steps: 3}\n"
+      "model: {family: gpt2, layers: -2, heads: x}\n",
+      {"train.steps=-3", "optimizer=sgd"});
+  EXPECT_TRUE(message.starts_with("7 errors in the config:\n  a.yaml:3: data.workerz")) << message;
+  for (const char* const part :
+       {"a.yaml:4: data.prefetch", "a.yaml:5: trains", "a.yaml:6: model.layers",
+        "a.yaml:6: model.heads", "--set train.steps=-3", "--set optimizer=sgd"})
+    EXPECT_THAT(message, HasSubstr(part));
+
+  // Which limits a model's key has is not known with an unknown family.
+  EXPECT_THAT(parse_error("model: {family: gpt9, layers: -2}\n"),
+              testing::AllOf(HasSubstr("gpt9"), testing::Not(HasSubstr("layers"))));
+
+  std::vector<std::string> many;
+  for (int i = 0; i < 25; ++i)
+    many.push_back("train.key" + std::to_string(i) + "=1");
+  EXPECT_THAT(parse_error("data: {path: x}\n", many),
+              testing::AllOf(HasSubstr("25 errors"), HasSubstr("train.key19="),
+                             testing::Not(HasSubstr("train.key20=")), HasSubstr("and 5 more")));
+}
+
+TEST(ErrorsOfAConfig, AreShownAtOnceForRulesThatDoNotNeedEachOther) {
+  const Config config = parsed(
+      "data: {path: x}\ntrain: {steps: 10}\nlr_schedule: {warmup_steps: 100}\n"
+      "model: {family: gpt2, hidden: 256, heads: 5}\noptimizer: {name: adamw, momentum: 0.8}\n");
+  const std::string message =
+      config_error([&] { return resolve_config(config, Environment{.ranks = 1}); });
+  for (const char* const part :
+       {"3 errors", "lr_schedule.warmup_steps", "model.heads", "optimizer.momentum"})
+    EXPECT_THAT(message, HasSubstr(part));
+}
+
 }  // namespace
 }  // namespace trireme::config

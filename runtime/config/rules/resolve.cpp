@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/config/config.h"
+#include "runtime/config/error_list.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -58,6 +59,15 @@ ParallelConfig without_training(const config::Subject& subject) {
   return kept;
 }
 
+// Raises the errors of all `rules`, which do not need each other; null is none.
+void check_all(const config::Subject& subject,
+               std::initializer_list<void (*)(const config::Subject&)> rules) {
+  config::ErrorList errors;
+  for (const auto rule : rules)
+    if (rule != nullptr) errors.attempt([&] { rule(subject); });
+  errors.raise();
+}
+
 // Limits of a subject until it ends, without a copy.
 struct Loan {
   ModelLimits &lender, &borrower;
@@ -78,43 +88,35 @@ Config config::resolve_config(const KeyTable& keys, Config config, const Environ
   config::Subject subject{keys, config, environment, where == nullptr ? nowhere : *where, purpose};
 
   resolve_device(config, environment);
-  config::check_device(subject);
-  config::check_applicable(subject);
-  subject.family().check(subject);
-  config::check_data(subject);
+  const bool trains = purpose == Purpose::train;
+  check_all(subject, {check_device, check_applicable, subject.family().check, check_data,
+                      trains ? check_schedule : nullptr});
   ModelLimits own;
   if (known == nullptr) own = subject.family().limits(config);
   const Loan loan{known == nullptr ? own : *known, subject.limits};
   std::swap(loan.lender, loan.borrower);
-  config::check_matmuls(subject);
-  config::check_documents(subject);
-  config::check_loss(subject);
-  config::check_adapters(subject);
-  if (purpose == Purpose::train) config::check_parameters(subject);
-  if (purpose != Purpose::train) {
+  check_all(subject, {check_matmuls, check_documents, check_loss, check_adapters,
+                      trains ? check_evaluation : nullptr});
+  if (!trains) {
     config.parallel = without_training(subject);
-    config::check_spatial(subject);
-    config::check_context(subject);
-    config::check_layout(subject);
+    check_spatial(subject);
+    check_context(subject);
+    check_layout(subject);
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
-    config::check_split(subject);
+    check_split(subject);
     return config;
   }
-  config::check_spatial(subject);
+  check_all(subject, {check_parameters, check_spatial});
   if (config.parallel.spatial_slabs.empty() && config.parallel.cuts_samples())
     config.parallel.spatial_slabs = config.parallel.spatial;
-  config::check_context(subject);
+  check_context(subject);
   if (config.parallel.context_blocks == 0) config.parallel.context_blocks = config.parallel.context;
-  config::check_layout(subject);
+  check_layout(subject);
   if (config.parallel.data == 0)
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
   if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
   config.parallel.zero_group = config::checked_zero_group(subject);
-  config::check_batch(subject);
-  config::check_context_sums(subject);
-  config::check_parallel(subject);
-  config::check_schedule(subject);
-  config::check_evaluation(subject);
+  check_all(subject, {check_batch, check_context_sums, check_parallel});
   return config;
 }
 
