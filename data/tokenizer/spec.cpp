@@ -60,6 +60,9 @@ class SpecReader {
     const bool bytes = names_byte_level(splitter);
     read_model(root_.at("model"), bytes);
     read_added();
+    for (const char* key : {"padding", "truncation"})  // of others' programs; not used here
+      if (const json value = part(root_, key); !value.is_null())
+        static_cast<void>(typed(value, json::value_t::object, key));
     const json post_processor = part(root_, "post_processor");
     if (!post_processor.is_null()) static_cast<void>(post_processor.at("type").get<std::string>());
     spec_.post_processor = post_processor.dump();
@@ -91,9 +94,7 @@ class SpecReader {
     return found == of.end() ? json() : *found;
   }
   [[nodiscard]] bool is_set(const json& of, const char* key) const {
-    const json value = part(of, key);
-    if (!value.is_null() && !value.is_boolean()) refuse(key, value.dump(), "true and false");
-    return value.is_boolean() && value.get<bool>();
+    return !part(of, key).is_null() && stated(of, key);
   }
   // The tokenizers library has no default here: what lacks the flag is refused as it does.
   [[nodiscard]] bool stated(const json& of, const char* key) const {
