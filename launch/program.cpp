@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 
 #include "launch/cli/commands.h"
+#include "launch/cli/help_formatter.h"
 #include "launch/guard.h"
 #include "runtime/config/suggest.h"
 #include "runtime/telemetry/environment.h"
@@ -16,8 +18,10 @@ int run_program(int argc, char** argv) {
   return guarded_main([&] {
     CLI::App app{
         "Trireme: distributed training of transformers and CNNs from one config file.\n"
-        "Example: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set train.steps=50"};
+        "Example: launch/mpi_run.sh -np 4 trireme train configs/gpt_tiny.yaml --set "
+        "train.steps=50"};
     app.name("trireme");
+    app.formatter(std::make_shared<HelpFormatter>());
     app.set_version_flag("--version", version_text());
     app.require_subcommand(1);
     add_train_command(app, {argv, argv + argc});

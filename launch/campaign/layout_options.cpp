@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "launch/engine/data_sets.h"
 #include "launch/plan/layout_search.h"
 #include "launch/study/scale/study.h"
 #include "models/config.h"
@@ -123,6 +124,7 @@ Planned read_config(const CampaignFile& file) {
   Planned planned;
   with_context(file.where("config"),
                [&] { planned.config = load_config(file.config, file.set, &planned.where); });
+  settle_epochs(planned.config, planned.where);
   planned.config.parallel.search = false;
   if (!planned.config.parallel.hardware.empty()) {
     planned.hardware = plan::load_hardware(planned.config.parallel.hardware);

@@ -41,7 +41,8 @@ std::optional<Config> read_config(doctor::Findings& findings, const RankProcess&
   if (arguments.config.empty()) return {};
   try {
     Provenance where;
-    const Config given = load_config(arguments.config, arguments.overrides, &where);
+    Config given = load_config(arguments.config, arguments.overrides, &where);
+    settle_epochs(given, where, process);
     Config config = resolve_config(given, process.environment(), &where);
     findings.fine("config",
                   fmt::format("{}: {}, {}, {}", arguments.config, mesh_text(config.parallel),

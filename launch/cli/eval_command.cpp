@@ -287,7 +287,8 @@ void add_eval_command(CLI::App& app) {
       ->check(integer_from<std::int64_t>(1));
   add_set_option(*command, arguments->overrides);
   command->footer(
-      "Example: mpirun -np 2 trireme eval runs/gpt_tiny --data data/packed/kjv/validation");
+      "Example: launch/mpi_run.sh -np 2 trireme eval runs/gpt_tiny --data "
+      "data/packed/kjv/validation");
   command->callback([arguments] { evaluate(*arguments); });
 }
 

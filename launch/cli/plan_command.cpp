@@ -10,6 +10,7 @@
 #include "launch/cli/number_check.h"
 #include "launch/cli/plan_arguments.h"
 #include "launch/cli/shared_options.h"
+#include "launch/engine/data_sets.h"
 #include "launch/plan/report.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"
@@ -149,6 +150,7 @@ void run_plan(const PlanArguments& arguments) {
   PlanContext context{.given = load_config(arguments.config, arguments.overrides, &where),
                       .hardware = {},
                       .budget = arguments.budget};
+  settle_epochs(context.given, where);
   const std::string& file =
       arguments.hardware.empty() ? context.given.parallel.hardware : arguments.hardware;
   if (file.empty()) return plan_memory_alone(arguments, context, where);

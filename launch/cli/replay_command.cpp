@@ -108,7 +108,8 @@ void add_replay_command(CLI::App& app) {
       "Example: trireme replay runs/book\n"
       "Example: trireme replay runs/book --against runs/book_on_8_ranks\n"
       "Example: trireme replay runs/book --step 1234 --record right --values\n"
-      "Example: mpirun -np 4 trireme replay runs/book --step 1234 --set parallel.tensor=2\n"
+      "Example: launch/mpi_run.sh -np 4 trireme replay runs/book --step 1234 --set "
+      "parallel.tensor=2\n"
       "           --record other --values --against right");
   command->callback([request] {
     if (request->step > 0) return replay_run(*request);

@@ -33,7 +33,7 @@ void add_trace_command(CLI::App& app) {
       app.add_subcommand("trace", "Summarise a trace of some steps over all ranks");
   command->require_subcommand(1);
   command->footer(
-      "Where traces come from: mpirun -np 4 trireme train configs/gpt_tiny.yaml --set "
+      "Where traces come from: launch/mpi_run.sh -np 4 trireme train configs/gpt_tiny.yaml --set "
       "telemetry.trace=10-12\n"
       "They are in RUN_DIR/trace: steps_10-12.json.gz, of all ranks on one clock, for "
       "ui.perfetto.dev\n"

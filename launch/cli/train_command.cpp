@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/cli/commands.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include <chrono>
 #include <memory>
@@ -10,12 +11,14 @@
 
 #include "launch/cli/number_check.h"
 #include "launch/cli/shared_options.h"
+#include "launch/engine/data_sets.h"
 #include "launch/engine/state/starting_point.h"
 #include "launch/job/requested_config.h"
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
 #include "models/config.h"
 #include "runtime/checkpoint/directory.h"
+#include "runtime/config/key_table.h"
 #include "runtime/device/gpu_facts.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/train/signal_requests.h"
@@ -28,13 +31,22 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   bool print_config = false;
   bool list_keys = false;
+  std::string family;
   StartRequest start;
   bool split_times = false;
   std::int64_t until = 0;
 };
 
-void list_keys() {
+// Of one family, or all.
+void list_keys(const std::string& family) {
+  const config::KeyTable& keys = key_table();
+  const auto& families = std::get<config::Choices>(keys.find("model.family")->limits).words;
+  if (!family.empty() && std::ranges::find(families, family) == families.end())
+    fail(ExitCode::config, "--family: {} is not a model family; use {}", family,
+         fmt::join(families, ", "));
   for (const FieldDoc& field : field_docs()) {
+    const config::Condition& only = keys.find(field.key)->only_with;
+    if (!family.empty() && only.key == "model.family" && !only.allows(family)) continue;
     fmt::print("{:<30} {:<16} default {:<14} {}{}{}\n", field.key, field.type, field.default_value,
                field.description, field.allowed.empty() ? "" : "  allowed: ", field.allowed);
   }
@@ -53,7 +65,7 @@ StopReason run_and_report(const RankProcess& process, const Config& config,
 }
 
 void train(const TrainArguments& arguments, const std::vector<std::string>& command_line) {
-  if (arguments.list_keys) return list_keys();
+  if (arguments.list_keys) return list_keys(arguments.family);
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
   const SignalRequests signals;  // before anything slow
@@ -65,6 +77,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   // turns on a GPU wait for each other in other ways too.
   if (given.parallel.pipeline == 1 && !given.parallel.search && !given.device.share)
     load_kernels_when_used();
+  settle_epochs(given, where, process);
   if (given.parallel.search) given = choose_layout(process, given, where);
   Environment place = process.environment();
   const auto found = list_checkpoints(RunDirectory::checkpoints_in(given.run.directory));
@@ -113,10 +126,13 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
                    "Stop after this step with a checkpoint, before train.steps; the learning rate "
                    "schedule still follows train.steps, and the run can resume")
       ->check(integer_from(std::int64_t{1}));
-  command->add_flag("--list-keys", arguments->list_keys,
-                    "Print every config key with its default and stop");
+  auto* const listed = command->add_flag("--list-keys", arguments->list_keys,
+                                         "Print every config key with its default and stop");
+  command->add_option("--family", arguments->family, "With --list-keys: only keys of this model")
+      ->needs(listed);
   command->footer(
-      "Example: mpirun -np 2 trireme train configs/gpt_tiny.yaml --set run.directory=runs/a");
+      "Example: launch/mpi_run.sh -np 2 trireme train configs/gpt_tiny.yaml --set "
+      "run.directory=runs/a");
   command->callback([arguments, command_line] { train(*arguments, command_line); });
 }
 

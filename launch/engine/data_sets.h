@@ -17,6 +17,8 @@
 
 namespace trireme {
 
+struct RankProcess;
+
 // The key that names it, for messages: "data.path".
 [[nodiscard]] std::string data_key(const DataConfig& data, DataPart part);
 // The key's value; "" if unset.
@@ -60,6 +62,12 @@ void keep_data_index(const Dataset& dataset, const Config& config, DataPart part
 
 // For training data: draws by the config's sources if `dataset` is a mixture.
 [[nodiscard]] Sampler make_sampler(const Config& config, const Dataset& dataset);
+
+// Replaces train.epochs, if it is given, by train.steps, for which the training data are opened: by
+// all ranks together, or by this process alone. `given` is not yet resolved. Raises
+// ExitCode::config and data.
+void settle_epochs(Config& given, Provenance& where, const RankProcess& process);  // collective
+void settle_epochs(Config& given, Provenance& where);
 
 // For the log: "data/books 70 %, data/web 30 %", or the path of a single data set.
 [[nodiscard]] std::string describe_training_data(const Config& config, const Dataset& dataset);

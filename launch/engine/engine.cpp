@@ -88,6 +88,7 @@ Config read_config(const RankProcess& process, const std::string& file,
                    const std::vector<std::string>& overrides, Purpose purpose) {
   Provenance where;
   Config given = load_config(file, overrides, &where);
+  if (purpose == Purpose::train) settle_epochs(given, where, process);
   return resolve_config(std::move(given), process.environment(), &where, purpose);
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "data/loader/mixture_order.h"
 #include "launch/engine/data_sets.h"
 #include "launch/engine/options.h"
+#include "launch/engine/session.h"
+#include "models/config.h"
 
 namespace trireme {
 namespace {
@@ -54,6 +58,42 @@ Sampler make_sampler(const Config& config, const Dataset& dataset) {
   SamplerOptions options = sampler_options(config, dataset.size());
   if (options.block == 0) options.block = dataset.samples_of_chunk();
   return Sampler(options);
+}
+
+namespace {
+
+void settle_epochs_by(Communicator& world, Config& given, Provenance& where,
+                      const Environment& place) {
+  const auto refuse = [&](const std::string& reason) {
+    fail(ExitCode::config, "{}: {} {}", where.describe("train.epochs"), given.train.epochs, reason);
+  };
+  if (where.places.contains("train.steps"))
+    refuse(fmt::format("with train.steps = {}; keep one of them", given.train.steps));
+  if (!given.data.sources.empty())
+    refuse("with data.sources, each of which has its own epochs; use train.steps");
+  if (!given.train.batch_ramp.empty())
+    refuse("with train.batch_ramp, whose sizes begin at steps; use train.steps");
+  // The rules of training need the steps.
+  const Config checked = resolve_config(given, place, &where, Purpose::generate);
+  const auto dataset =
+      with_context(fmt::format("{}: {} epochs", where.describe("train.epochs"), given.train.epochs),
+                   [&] { return open_dataset(world, checked, DataPart::training); });
+  const auto of_one = static_cast<double>(make_sampler(checked, *dataset).steps_per_epoch());
+  given.train.steps = std::llround(std::ceil(given.train.epochs * of_one));
+  given.train.epochs = 0;
+  where.places["train.steps"] = where.describe("train.epochs");
+}
+
+}  // namespace
+
+void settle_epochs(Config& given, Provenance& where, const RankProcess& process) {
+  if (given.train.epochs > 0)
+    settle_epochs_by(*process.mpi.world(), given, where, process.environment());
+}
+
+void settle_epochs(Config& given, Provenance& where) {
+  const Environment any{.cuda_in_build = true, .gpus = 1, .native_bf16 = true};
+  if (given.train.epochs > 0) settle_epochs_by(*make_single_communicator(), given, where, any);
 }
 
 std::string describe_training_data(const Config& config, const Dataset& dataset) {

@@ -156,9 +156,14 @@ bool separates_ties(const Config& config) {
          config.train.noise_scale_every > 0 || config.reproducibility == Reproducibility::layout;
 }
 
+double bucket_megabytes(const Config& config) {
+  const double given = config.parallel.bucket_megabytes;
+  return given > 0 ? given : config.device.type == DeviceChoice::cuda ? 25 : 4;
+}
+
 std::int64_t bucket_elements(const Config& config) {
   constexpr double bytes_per_megabyte = 1024 * 1024;
-  return std::llround(config.parallel.bucket_megabytes * bytes_per_megabyte / sizeof(float));
+  return std::llround(bucket_megabytes(config) * bytes_per_megabyte / sizeof(float));
 }
 
 std::string mesh_text(const ParallelConfig& parallel) {

@@ -27,6 +27,8 @@ namespace trireme {
 // Whether copies of a tied parameter have their own memory: a pipeline may place them on different
 // stages, and some sums must not depend on that.
 [[nodiscard]] bool separates_ties(const Config& config);
+// parallel.bucket_megabytes: links of GPUs need larger messages to be busy.
+[[nodiscard]] double bucket_megabytes(const Config& config);
 [[nodiscard]] std::int64_t bucket_elements(const Config& config);
 // Of model.router_balanced, for everything that states a run's speed or results; else "".
 [[nodiscard]] std::string routing_text(const Config& config);

@@ -56,7 +56,8 @@ CertificateStart certified_start(const RunDirectory& directory, const Config& co
 ExportChoice export_choice(const TelemetryConfig& config) {
   return {.tensorboard = config.tensorboard,
           .prometheus = config.prometheus,
-          .prometheus_port = static_cast<int>(config.prometheus_port)};
+          .prometheus_port = static_cast<int>(config.prometheus_port),
+          .prometheus_address = config.prometheus_address};
 }
 
 }  // namespace

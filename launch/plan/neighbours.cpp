@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "launch/bench/model/calibrate.h"
+#include "launch/engine/options.h"
 #include "launch/plan/layout_search.h"
 #include "models/config.h"
 #include "runtime/base/log.h"
@@ -48,8 +49,8 @@ std::vector<Neighbour> neighbours_of(const Config& config) {
   if (parallel.data_ranks() > 1) {
     Neighbour buckets;
     for (const double times : {4, 16, 64, 256})
-      buckets.alternatives.push_back({fmt::format("parallel.bucket_megabytes={:.6g}",
-                                                  times * config.parallel.bucket_megabytes)});
+      buckets.alternatives.push_back(
+          {fmt::format("parallel.bucket_megabytes={:.6g}", times * bucket_megabytes(config))});
     all.push_back(std::move(buckets));
   }
   return all;

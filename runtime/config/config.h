@@ -118,7 +118,7 @@ struct ParallelConfig {
   std::vector<std::int64_t> spatial_slabs;     // empty = auto: spatial
   ReducerMode reducer = ReducerMode::overlapped;
   ReduceDtype reduce_dtype = ReduceDtype::fp32;
-  double bucket_megabytes = 4;
+  double bucket_megabytes = 0;  // 0 = auto (options.h)
   bool check_collectives = false;
   double timeout_seconds = 600;  // 0 = no deadline
   // Of a resolved config: MeshShape::data, all ranks that share gradients.
@@ -150,6 +150,7 @@ struct ParallelConfig {
 
 struct TrainConfig {
   std::int64_t steps = 1000;
+  double epochs = 0;  // instead of steps, until settle_epochs; 0 = none
   std::int64_t global_batch = 32;
   std::int64_t micro_batch = 4;
   std::vector<std::string> batch_ramp;  // "STEP:SIZE" (batch_ramp.h); empty = one size
@@ -186,6 +187,7 @@ struct TrainConfig {
 struct LrScheduleConfig {
   LrDecay name = LrDecay::cosine;
   std::int64_t warmup_steps = 0;
+  double warmup_fraction = 0;  // instead of warmup_steps, until it is resolved; 0 = none
   double minimum_ratio = 0.1;
   double decay_fraction = 0.2;         // wsd: last part of the run that decays
   double power = 1;                    // polynomial
@@ -219,7 +221,8 @@ struct CheckpointConfig {
 struct TelemetryConfig {
   bool tensorboard = true;
   bool prometheus = false;
-  std::int64_t prometheus_port = 0;   // 0 = none
+  std::int64_t prometheus_port = 0;  // 0 = none
+  std::string prometheus_address = "127.0.0.1";
   std::int64_t histograms_every = 0;  // steps; 0 = none
   std::int64_t samples_every = 0;     // the same
   double health_minutes = 60;         // between self tests of the ranks; 0 = never
@@ -343,8 +346,9 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 // The same with every path absolute, for use from another directory.
 [[nodiscard]] Config with_absolute_paths(Config config);
 
-// The resolved config as YAML that parse_config reads back to an equal Config. With `where`, a
-// comment after each set value gives its file and line, or option.
+// The resolved config as YAML that parse_config reads back to an equal Config, without keys that
+// mean nothing with its model, optimizer and device. With `where`, a comment after each set value
+// gives its file and line, or option.
 [[nodiscard]] std::string to_yaml(const config::KeyTable& keys, const Config& config,
                                   const Provenance* where = nullptr);
 // The requested config, before resolve_config: the keys that file and command line have set, with

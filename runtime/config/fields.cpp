@@ -75,6 +75,8 @@ std::vector<Field> model_fields() {
 std::vector<Field> train_fields() {
   return {
       FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
+      FIELD(train.epochs, NumberRange{.high = 1e6},
+            "passes over the training data, instead of train.steps; 0 = none"),
       FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
       FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
       FIELD(train.batch_ramp, texts,
@@ -226,6 +228,8 @@ std::vector<Field> optimizer_fields() {
       FIELD(lr_schedule.warmup_steps, IntegerRange{0, many},
             "steps w of linear warm-up: step n, counted from 1, has learning_rate n / w up to step "
             "w"),
+      FIELD(lr_schedule.warmup_fraction, NumberRange{.high = 1},
+            "warm-up as a share of all steps, instead of lr_schedule.warmup_steps; 0 = none"),
       FIELD(lr_schedule.minimum_ratio, NumberRange{.high = 1}, "last rate as a share of the peak"),
       FIELD(lr_schedule.decay_fraction, (NumberRange{.high = 1, .low_is_open = true}),
             "share of the steps, at the end of the run, over which the rate decays", wsd),

@@ -76,6 +76,7 @@ struct NumberRange {
   bool low_is_open = false;   // low itself is refused
   bool high_is_open = false;  // high itself is refused
   Items items{};
+  std::string_view zero_word{};  // written instead of 0 ("auto")
 };
 struct DataSets {
   Items items{};

@@ -71,8 +71,8 @@ std::vector<Field> parallel_fields() {
             "data type in which data-parallel ranks send gradients: fp32, or the 16-bit type of "
             "precision, half the bytes; sums are in fp32 either way (not with reproducibility: "
             "layout; for GPUs of one host: between hosts, rings of fp32 send less)"),
-      FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .low_is_open = true}),
-            "gradients reduced per collective"),
+      FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .zero_word = "auto"}),
+            "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs"),
       FIELD(parallel.check_collectives, Free{},
             "compare every collective across ranks before it runs (slow)"),
       renamed(FIELD(parallel.timeout_seconds, NumberRange{.high = any_size},

@@ -16,7 +16,9 @@ std::vector<Field> telemetry_fields() {
       FIELD(telemetry.prometheus, Free{},
             "keep metrics.prom in run.directory, for the textfile collector of node_exporter"),
       FIELD(telemetry.prometheus_port, IntegerRange{0, 65535},
-            "port on which rank 0 answers Prometheus (/metrics), on all interfaces; 0 = none"),
+            "port on which rank 0 answers Prometheus (/metrics); 0 = none"),
+      FIELD(telemetry.prometheus_address, Text{.may_be_empty = false},
+            "IPv4 address on which it does; 0.0.0.0 = on all interfaces"),
       FIELD(telemetry.health_minutes, NumberRange{.high = year_of_minutes},
             "minutes between self tests of all ranks, also at the start: a matmul with a known "
             "result and a timed exchange find slow or faulty ranks and hosts (exit code 5); 0 = "

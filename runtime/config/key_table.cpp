@@ -5,6 +5,7 @@
 #include <array>
 
 #include "runtime/base/error.h"
+#include "runtime/config/value.h"
 
 namespace trireme::config {
 namespace {
@@ -107,6 +108,14 @@ Config KeyTable::defaults() const {
   Config config;
   config.model.family = families_.front().name;
   return config;
+}
+
+std::string unmet_condition(const KeyTable& keys, const Field& field, const Config& config) {
+  const Condition& condition = field.only_with;
+  if (condition.key.empty()) return "";
+  std::string actual = format_value(*keys.find(condition.key), config);
+  const bool open = condition.key == "device.type" && actual == "auto";  // resolved on the host
+  return open || condition.allows(actual) ? "" : actual;
 }
 
 namespace {

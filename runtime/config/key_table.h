@@ -61,6 +61,11 @@ class KeyTable {
   std::vector<Field> fields_;
 };
 
+// The value of the key that takes `field`'s meaning away in `config` ("cpu" of device.type); "" if
+// none does, or if it is still open.
+[[nodiscard]] std::string unmet_condition(const KeyTable& keys, const Field& field,
+                                          const Config& config);
+
 // Keys of earlier versions, so that old files, run directories and command lines can be read.
 // Renamed keys are in their rows of the table (renamed() in fields.h); removed keys are here.
 struct RemovedKey {

@@ -59,9 +59,8 @@ void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where)
   for (const Field& field : keys.fields()) {
     const Condition& condition = field.only_with;
     if (condition.key.empty() || !met_by(where, condition.key, field.key)) continue;
-    const std::string actual = format_value(field_of(keys, condition.key), config);
-    const bool open = condition.key == "device.type" && actual == "auto";  // resolved on the host
-    if (open || condition.allows(actual) || same_value(field, config, defaults)) continue;
+    if (unmet_condition(keys, field, config).empty() || same_value(field, config, defaults))
+      continue;
     ignore(keys, field, condition.key, config, where);
   }
 }
@@ -71,6 +70,17 @@ void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where)
 void settle_overridden(const KeyTable& keys, Config& config, Provenance& where) {
   ignore_conditional(keys, config, where);
   const TrainConfig& train = config.train;
+  // The later of two keys for one setting counts.
+  const std::tuple<std::string_view, std::string_view, bool> alternatives[] = {
+      {"train.epochs", "train.steps", train.epochs > 0},
+      {"train.steps", "train.epochs", train.epochs > 0},
+      {"lr_schedule.warmup_fraction", "lr_schedule.warmup_steps",
+       config.lr_schedule.warmup_fraction > 0 && config.lr_schedule.warmup_steps > 0},
+      {"lr_schedule.warmup_steps", "lr_schedule.warmup_fraction",
+       config.lr_schedule.warmup_fraction > 0}};
+  for (const auto& [later, earlier, both] : alternatives)
+    if (both && met_by(where, later, earlier))
+      ignore(keys, field_of(keys, earlier), later, config, where);
   const std::pair<std::string_view, bool> measured[] = {
       {"train.eval_every", train.eval_every > 0},
       {"train.eval_every_samples", train.eval_every_samples > 0},

@@ -54,10 +54,8 @@ constexpr auto rows = std::to_array<Synonyms>({
     {"parallel.chunks", "virtual_pipeline_model_parallel_size vpp"},
     {"parallel.bucket_megabytes", "bucket_cap_mb ddp_bucket_size reduce_bucket_size"},
     {"parallel.timeout_seconds", "ddp_timeout distributed_timeout_minutes nccl_timeout"},
-    {"train.steps",
-     "max_steps train_iters train_steps num_steps max_iters iterations epochs num_epochs "
-     "max_epochs "
-     "num_train_epochs"},
+    {"train.steps", "max_steps train_iters train_steps num_steps max_iters iterations"},
+    {"train.epochs", "num_epochs max_epochs num_train_epochs"},
     {"train.global_batch",
      "batch_size gbs global_batch_size train_batch_size total_batch_size grad_accum "
      "gradient_accumulation_steps accumulate_grad_batches"},
@@ -82,8 +80,8 @@ constexpr auto rows = std::to_array<Synonyms>({
     {"optimizer.epsilon", "eps adam_eps adam_epsilon"},
     {"optimizer.weight_decay", "wd"},
     {"lr_schedule.name", "scheduler lr_scheduler lr_scheduler_type lr_decay_style"},
-    {"lr_schedule.warmup_steps",
-     "warmup warmup_iters lr_warmup_iters lr_warmup_steps warmup_ratio lr_warmup_fraction"},
+    {"lr_schedule.warmup_steps", "warmup warmup_iters lr_warmup_iters lr_warmup_steps"},
+    {"lr_schedule.warmup_fraction", "warmup_ratio lr_warmup_fraction"},
     {"lr_schedule.minimum_ratio", "min_lr min_lr_ratio eta_min"},
     {"checkpoint.every_steps",
      "save_interval save_steps ckpt_interval checkpoint_interval checkpoint_every "

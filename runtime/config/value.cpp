@@ -18,7 +18,7 @@ namespace {
 std::string text_of(const Limits& limits);
 
 std::string any_unsigned() {
-  return fmt::format("0 to {}", std::numeric_limits<std::uint64_t>::max());
+  return "0 to 2^64 - 1";
 }
 
 constexpr double any_target = 1e30;
@@ -85,9 +85,16 @@ struct Reader {
 
   void read(const Node& node, double& out) const {
     const auto& range = std::get<NumberRange>(limits);
-    expect_scalar(node, "a number");
+    if (!range.zero_word.empty() && node.kind == Node::Kind::scalar &&
+        node.text == range.zero_word) {
+      out = 0;
+      return;
+    }
+    const std::string expected =
+        range.zero_word.empty() ? "a number" : fmt::format("{} or a number", range.zero_word);
+    expect_scalar(node, expected);
     const auto value = parse_number(node.text);
-    if (value.state == Parse::malformed) wrong_type(node, "a number", number_hint(node.text));
+    if (value.state == Parse::malformed) wrong_type(node, expected, number_hint(node.text));
     const bool below = range.low_is_open ? value.value <= range.low : value.value < range.low;
     const bool above = range.high_is_open ? value.value >= range.high : value.value > range.high;
     if (value.state == Parse::too_large || below || above) out_of_range(node, text_of(limits));
@@ -252,7 +259,12 @@ struct Formatter {
     if (target.above) pairs.push_back(fmt::format("above: {}", *target.above));
     return fmt::format("{{{}}}", fmt::join(pairs, ", "));
   }
-  std::string operator()(double value) const { return fmt::format("{}", value); }
+  std::string operator()(double value) const {
+    const auto* const range = std::get_if<NumberRange>(&limits);
+    if (value == 0 && range != nullptr && !range->zero_word.empty())
+      return std::string(range->zero_word);
+    return fmt::format("{}", value);
+  }
   std::string operator()(std::int64_t value) const {
     const auto& range = std::get<IntegerRange>(limits);
     if (value == 0 && !range.zero_word.empty()) return std::string(range.zero_word);
@@ -325,14 +337,17 @@ std::string text_of(const Limits& limits) {
       return fmt::format("{}", fmt::join(choices.words, " | "));
     }
     std::string operator()(const IntegerRange& range) const {
-      const std::string text =
-          with_items(range.items, fmt::format("{} to {}", range.low, range.high));
+      constexpr std::int64_t most = 1'000'000'000'000;
+      const std::string text = with_items(
+          range.items, range.high == most ? fmt::format("{} to 10^12", range.low)
+                                          : fmt::format("{} to {}", range.low, range.high));
       if (range.zero_word.empty()) return text;
       return fmt::format("{}{}{} | {}", range.zero_word, range.below_word.empty() ? "" : " | ",
                          range.below_word, text);
     }
     std::string operator()(const NumberRange& range) const {
-      return with_items(range.items, describe_range(range));
+      const std::string text = with_items(range.items, describe_range(range));
+      return range.zero_word.empty() ? text : fmt::format("{} | {}", range.zero_word, text);
     }
   };
   return std::visit(Describer{}, limits);

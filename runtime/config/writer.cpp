@@ -50,7 +50,10 @@ std::string yaml_of(const config::KeyTable& keys, const Config& config, const Pr
 }  // namespace
 
 std::string to_yaml(const config::KeyTable& keys, const Config& config, const Provenance* where) {
-  return yaml_of(keys, config, where, [](const config::Field&) { return true; });
+  const Config defaults = keys.defaults();
+  return yaml_of(keys, config, where, [&](const config::Field& field) {
+    return unmet_condition(keys, field, config).empty() || !same_value(field, config, defaults);
+  });
 }
 
 std::string requested_yaml(const config::KeyTable& keys, const Config& config,

@@ -214,5 +214,28 @@ TEST_F(ConfigDataPath, WorksForAConfigNamedWithoutADirectory) {
   EXPECT_EQ(load_config("a.yaml", {}).data.path, "shards");
 }
 
+TEST(Lengths, TheLaterOfStepsAndEpochsAndOfWarmUpsCounts) {
+  const std::string text = "data: {path: x}\ntrain: {steps: 200}\nlr_schedule: {warmup_steps: 9}\n";
+  Provenance where;
+  const Config steps = parse_config("data: {path: x}\ntrain: {epochs: 3}\n", "a.yaml",
+                                    {"train.steps=20", "lr_schedule.warmup_fraction=0.1"}, &where);
+  EXPECT_EQ(steps.train.epochs, 0);
+  EXPECT_EQ(where.notices.size(), 1U);
+  EXPECT_EQ(resolve_config(steps, {.ranks = 1}, &where).lr_schedule.warmup_steps, 2);
+  EXPECT_EQ(parsed(text, {"lr_schedule.warmup_fraction=0.5"}).lr_schedule.warmup_steps, 0);
+  EXPECT_EQ(parsed(text, {"train.epochs=2"}).train.epochs, 2);
+  EXPECT_EQ(parsed(text, {"train.epochs=0"}).train.steps, 200);
+}
+
+TEST(Lengths, EpochsWithoutDataAndTwoWarmUpsAreRefused) {
+  const auto refused = [](const std::vector<std::string>& set) {
+    return config_error(
+        [&] { return resolve_config(parsed("data: {path: x}\n", set), {.ranks = 1}); });
+  };
+  EXPECT_THAT(refused({"train.epochs=2"}), HasSubstr("train.epochs: 2 epochs"));
+  EXPECT_THAT(refused({"lr_schedule.warmup_steps=5", "lr_schedule.warmup_fraction=0.1"}),
+              HasSubstr("lr_schedule.warmup_fraction: 0.1 with lr_schedule.warmup_steps = 5"));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -85,9 +85,10 @@ std::string command_text(const RunData& run) {
   std::vector<std::string> words;
   std::ranges::transform(run.start.command, std::back_inserter(words), shell_word);
   words.front() = fs::path(run.start.command.front()).filename().string();
-  return fmt::format("{}{}{}",
-                     run.start.ranks > 1 ? fmt::format("mpirun -np {} ", run.start.ranks) : "",
-                     fmt::join(words, " "), state == failed ? ", once the cause is fixed" : "");
+  return fmt::format(
+      "{}{}{}",
+      run.start.ranks > 1 ? fmt::format("launch/mpi_run.sh -np {} ", run.start.ranks) : "",
+      fmt::join(words, " "), state == failed ? ", once the cause is fixed" : "");
 }
 
 std::string progress(const RunData& run, const Figures& figures) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 
+#include "launch/engine/data_sets.h"
 #include "launch/plan/layout_plan.h"
 #include "launch/study/ablate/study_file.h"
 #include "models/config.h"
@@ -71,7 +72,8 @@ Config checked(const Study& study, const Variant& variant) {
   settings = with_seed(std::move(settings), study.seeds.front());
   return with_context(fmt::format("{}: variant {}", variant.place, variant.name), [&] {
     Provenance where;
-    const Config config = load_config(study.config, settings, &where);
+    Config config = load_config(study.config, settings, &where);
+    settle_epochs(config, where);
     if (config.train.stop_at.given())
       fail(ExitCode::config,
            "{}: would end some runs before the others, and they are compared at equal steps; set "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "launch/engine/data_sets.h"
 #include "launch/plan/layout_plan.h"
 #include "launch/plan/layout_search.h"
 #include "models/config.h"
@@ -213,7 +214,8 @@ LayerFlops flops_of(const LayerSummary& layer, const plan::StepInput& input) {
 
 Config config_of(const StudyOptions& options, const Point& point) {
   Provenance where;
-  const Config config = load_config(options.config, settings_of(options, point), &where);
+  Config config = load_config(options.config, settings_of(options, point), &where);
+  settle_epochs(config, where);
   return with_context(
       fmt::format("{} scaling, {} ranks as {}", name_of(point.mode), point.ranks(), point.layout()),
       [&] { return resolve_config(config, planned_environment(point.ranks()), &where); });

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "runtime/config/config.h"
 #include "runtime/config/error_list.h"
 #include "runtime/config/rules/rules.h"
@@ -12,6 +14,23 @@ void resolve_device(Config& config, const Environment& environment) {
   if (config.precision != Precision::automatic) return;
   const bool native = config.device.type == DeviceChoice::cuda || environment.native_bf16;
   config.precision = native ? Precision::bf16 : Precision::fp32;
+}
+
+// Lengths given as shares; train.epochs needs the data.
+void resolve_lengths(const config::Subject& subject, Config& config) {
+  LrScheduleConfig& schedule = config.lr_schedule;
+  constexpr std::string_view epochs = "train.epochs", fraction = "lr_schedule.warmup_fraction";
+  if (config.train.epochs > 0)
+    refuse(subject, epochs,
+           "{} epochs, but the number of samples is not known here; use train.steps",
+           config.train.epochs);
+  if (schedule.warmup_fraction == 0) return;
+  if (schedule.warmup_steps > 0)
+    refuse(subject, fraction, "{} with lr_schedule.warmup_steps = {}; keep one of them",
+           schedule.warmup_fraction, schedule.warmup_steps);
+  schedule.warmup_steps = static_cast<std::int64_t>(
+      std::ceil(schedule.warmup_fraction * static_cast<double>(config.train.steps)));
+  schedule.warmup_fraction = 0;
 }
 
 // The ranks of an evaluation share sequences as in training if their number allows it, so that
@@ -89,6 +108,7 @@ Config config::resolve_config(const KeyTable& keys, Config config, const Environ
 
   resolve_device(config, environment);
   const bool trains = purpose == Purpose::train;
+  if (trains) resolve_lengths(subject, config);
   check_all(subject, {check_device, check_applicable, subject.family().check, check_data,
                       trains ? check_schedule : nullptr});
   ModelLimits own;

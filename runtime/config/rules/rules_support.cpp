@@ -210,10 +210,9 @@ void check_matmuls(const Subject& subject) {
 void check_applicable(const Subject& subject) {
   const Config defaults = subject.keys.defaults();
   for (const Field& field : subject.keys.fields()) {
+    const std::string actual = unmet_condition(subject.keys, field, subject.config);
+    if (actual.empty() || same_value(field, subject.config, defaults)) continue;
     const Condition& condition = field.only_with;
-    if (condition.key.empty() || same_value(field, subject.config, defaults)) continue;
-    const std::string actual = value_of(subject, condition.key);
-    if (condition.allows(actual)) continue;
     refuse(subject, field.key, "{} has no effect with {}: {}, only with {}; remove it or use {}",
            format_value(field, subject.config), condition.key, actual, condition.any(),
            format_value(field, defaults));

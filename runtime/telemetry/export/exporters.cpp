@@ -37,7 +37,8 @@ Exporters::Exporters(const ExportChoice& choice, const ExportFacts& facts)
   add<PrometheusFile>(choice.prometheus, "telemetry.prometheus", facts);
   if (choice.prometheus_port > 0)
     entries_.push_back({"telemetry.prometheus_port",
-                        std::make_unique<PrometheusServer>(choice.prometheus_port, facts)});
+                        std::make_unique<PrometheusServer>(choice.prometheus_address,
+                                                           choice.prometheus_port, facts)});
 }
 
 Exporters::~Exporters() {

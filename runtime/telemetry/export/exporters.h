@@ -16,6 +16,7 @@ namespace trireme {
 struct ExportChoice {
   bool tensorboard = false, prometheus = false;
   int prometheus_port = 0;  // 0 = none
+  std::string prometheus_address{};
 };
 
 // When to flush: the files have live readers, but a write per step would cost more than the rest of

@@ -2,6 +2,7 @@
 #include "runtime/telemetry/export/metrics_server.h"
 
 #include <fmt/format.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -29,20 +30,25 @@ constexpr auto patience = std::chrono::seconds(10);  // per reader
 constexpr std::size_t most_readers = 64;             // at a time; the oldest has to go
 constexpr std::size_t longest_request = 8192;
 
-FileDescriptor listen_on(int port) {
+FileDescriptor listen_on(const std::string& host, int port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1)
+    fail(ExitCode::config,
+         "telemetry.prometheus_address: {}: not an IPv4 address; use 127.0.0.1, 0.0.0.0 for all "
+         "interfaces, or one of this host",
+         host);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
       ::listen(socket.get(), backlog) == 0)
     return socket;
   fail(ExitCode::config,
-       "telemetry.prometheus_port: {}: cannot listen on this port: {}; choose another port, or 0 "
-       "for none",
-       port, std::strerror(errno));
+       "telemetry.prometheus_port: {}: cannot listen on this port of {}: {}; choose another port, "
+       "or 0 for none",
+       port, host, std::strerror(errno));
 }
 
 std::string response(std::string_view status, std::string_view body, bool head_only) {
@@ -60,8 +66,9 @@ struct MetricsServer::Reader {
   std::string request{}, answer{};  // what was read, and what remains to be sent
 };
 
-MetricsServer::MetricsServer(int port, std::function<std::string()> text)
-    : text_(std::move(text)), listener_(listen_on(port)), end_(::eventfd(0, EFD_CLOEXEC)) {
+MetricsServer::MetricsServer(const std::string& address, int port,
+                             std::function<std::string()> text)
+    : text_(std::move(text)), listener_(listen_on(address, port)), end_(::eventfd(0, EFD_CLOEXEC)) {
   if (!end_.is_open()) system_failed("eventfd", "", ExitCode::internal);
   // Signals are handled by the main thread.
   sigset_t all;

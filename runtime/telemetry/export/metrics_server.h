@@ -14,9 +14,9 @@ namespace trireme {
 
 class MetricsServer {
  public:
-  // `text` returns the answer in Prometheus' text format; the thread calls it. Raises
-  // ExitCode::config if the port is unavailable.
-  MetricsServer(int port, std::function<std::string()> text);
+  // Listens on an IPv4 address of this host. `text` returns the answer in Prometheus' text format;
+  // the thread calls it. Raises ExitCode::config if that fails.
+  MetricsServer(const std::string& address, int port, std::function<std::string()> text);
   // Within a moment, whoever is being answered.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;

@@ -58,9 +58,9 @@ void PrometheusFile::finish(RunEnd /*end*/) {
   flush();
 }
 
-PrometheusServer::PrometheusServer(int port, const ExportFacts& facts)
+PrometheusServer::PrometheusServer(const std::string& address, int port, const ExportFacts& facts)
     : state_(std::make_unique<PrometheusState>(facts)),
-      server_(port, [this] { return text_of(*state_); }) {}
+      server_(address, port, [this] { return text_of(*state_); }) {}
 
 PrometheusServer::~PrometheusServer() = default;
 

@@ -36,7 +36,7 @@ class PrometheusFile final : public Exporter {
 class PrometheusServer final : public Exporter {
  public:
   // Raises ExitCode::config if the port is unavailable.
-  PrometheusServer(int port, const ExportFacts& facts);
+  PrometheusServer(const std::string& address, int port, const ExportFacts& facts);
   ~PrometheusServer() override;
   PrometheusServer(const PrometheusServer&) = delete;
   PrometheusServer& operator=(const PrometheusServer&) = delete;

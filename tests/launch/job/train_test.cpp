@@ -209,6 +209,29 @@ TEST_F(TrainTest, RunsFromAnotherDirectoryWithPathsRelativeToTheConfig) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
+TEST_F(TrainTest, EpochsAndAShareOfWarmUpAreStepsOnceTheDataAreOpen) {
+  const CommandResult steps = train_gpt("steps", 0, {"train.steps=7"});
+  const auto at = steps.output.find(" samples in ");
+  ASSERT_NE(at, std::string::npos) << steps.output;
+  const std::int64_t samples = std::stoll(steps.output.substr(steps.output.rfind(' ', at - 1)));
+  const std::int64_t of_one = samples / 8, wanted = (5 * of_one + 3) / 4;  // 1.25, rounded up
+  const std::vector<std::string> given{"train.epochs=1.25", "train.global_batch=8",
+                                       "train.micro_batch=2", "lr_schedule.warmup_fraction=0.1"};
+
+  const CommandResult ran = train_gpt("epochs", 2, given);
+
+  ASSERT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_EQ(steps_of("epochs").back().step, wanted);
+  const std::string config = read_file(directory() + "/epochs/config.yaml");
+  EXPECT_THAT(config, HasSubstr("\n  steps: " + std::to_string(wanted) + "\n  epochs: 0\n"));
+  EXPECT_THAT(config, HasSubstr("\n  warmup_steps: " + std::to_string((wanted + 9) / 10) +
+                                "\n  warmup_fraction: 0\n"));
+
+  const CommandResult missing = train_gpt("missing", 0, {"train.epochs=2", "data.path=nowhere"});
+  EXPECT_EQ(missing.exit_code, 3) << missing.output;
+  EXPECT_THAT(missing.output, HasSubstr("train.epochs"));
+}
+
 TEST_F(TrainTest, PrintsTheResolvedConfigWithoutTraining) {
   const CommandResult result =
       trireme("train " + data_directory() + "/gpt.yaml --set train.steps=50 --print-config", 2);

@@ -47,6 +47,8 @@ struct Listener {
   int port = 0;
 };
 
+const std::string host = "127.0.0.1";
+
 int free_port() {
   return Listener().port;
 }
@@ -165,7 +167,7 @@ TEST(PrometheusFile, EscapesTheRunsName) {
 TEST(PrometheusServer, AnswersWithTheNewestValues) {
   const TemporaryDirectory directory;
   const int port = free_port();
-  PrometheusServer server(port, sample_facts(directory.path()));
+  PrometheusServer server(host, port, sample_facts(directory.path()));
 
   server.step(sample_step(7));
 
@@ -184,7 +186,7 @@ TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {
   of_a_library[0] = 1;
   const TemporaryDirectory directory;
   const int port = free_port();
-  const PrometheusServer server(port, sample_facts(directory.path()));
+  const PrometheusServer server(host, port, sample_facts(directory.path()));
 
   EXPECT_THAT(get(port, "/metrics?a=b"), HasSubstr("HTTP/1.1 200 OK\r\n"));
 }
@@ -192,7 +194,7 @@ TEST(PrometheusServer, HasRoomForTheThreadLocalDataOfLargeLibraries) {
 TEST(PrometheusServer, AnswersOthersWhileManyAreSilent) {
   const TemporaryDirectory directory;
   const int port = free_port();
-  const PrometheusServer server(port, sample_facts(directory.path()));
+  const PrometheusServer server(host, port, sample_facts(directory.path()));
   std::vector<FileDescriptor> silent;
   while (silent.size() < 20)
     silent.push_back(connect_to(port));
@@ -206,7 +208,7 @@ TEST(PrometheusServer, AnswersOthersWhileManyAreSilent) {
 TEST(PrometheusServer, OtherRequestsGetThePathOfMetrics) {
   const TemporaryDirectory directory;
   const int port = free_port();
-  const PrometheusServer server(port, sample_facts(directory.path()));
+  const PrometheusServer server(host, port, sample_facts(directory.path()));
 
   EXPECT_THAT(get(port, "/"), AllOf(HasSubstr("404 Not Found"), HasSubstr("/metrics")));
   EXPECT_THAT(ask(port, "POST /metrics HTTP/1.1\r\n\r\n"), HasSubstr("405 Method Not Allowed"));
@@ -223,10 +225,22 @@ TEST(PrometheusServer, OnAPortInUseIsRefusedWithTheReason) {
 
   expect_error(
       ExitCode::config,
-      [&] { const PrometheusServer server(other.port, sample_facts(directory.path())); },
+      [&] { const PrometheusServer server(host, other.port, sample_facts(directory.path())); },
       "telemetry.prometheus_port: " + std::to_string(other.port) +
-          ": cannot listen on this port: Address already in use; choose another port, or 0 for "
+          ": cannot listen on this port of 127.0.0.1: Address already in use; choose another port, "
+          "or 0 for "
           "none");
+}
+
+TEST(PrometheusServer, AddressesOtherThanOfIPv4AreRefused) {
+  const TemporaryDirectory directory;
+  for (const char* const address : {"localhost", "::1", "300.1.1.1", "*"})
+    expect_error(
+        ExitCode::config,
+        [&] {
+          const PrometheusServer server(address, free_port(), sample_facts(directory.path()));
+        },
+        "telemetry.prometheus_address: " + std::string(address) + ": not an IPv4 address");
 }
 
 }  // namespace
