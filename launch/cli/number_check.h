@@ -33,9 +33,10 @@ template <typename T>
       if (text == fmt::format("{}", value)) return {};
       return fmt::format("{} is not in plain decimal form; write {}", text, value);
     }
-    if (high == std::numeric_limits<T>::max())
-      return fmt::format("{} is not a whole number of {} or more", text, low);
-    return fmt::format("{} is not a whole number from {} to {}", text, low, high);
+    const bool any = high == std::numeric_limits<T>::max();
+    return fmt::format(
+        "{} is not a whole number from {} to {}", text, low,
+        any ? fmt::format("2^{} - 1", std::numeric_limits<T>::digits) : fmt::format("{}", high));
   };
   return {check, fmt::format("INTEGER in [{} - {}]", low, high)};
 }

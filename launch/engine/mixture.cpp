@@ -64,6 +64,11 @@ namespace {
 
 void settle_epochs_by(Communicator& world, Config& given, Provenance& where,
                       const Environment& place) {
+  if (given.data.kind() == SourceKind::packed && given.data.path.empty() &&
+      given.data.sources.empty()) {
+    given.train.epochs = 0;  // the rules refuse a config without data
+    return;
+  }
   const auto refuse = [&](const std::string& reason) {
     fail(ExitCode::config, "{}: {} {}", where.describe("train.epochs"), given.train.epochs, reason);
   };

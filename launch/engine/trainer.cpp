@@ -322,7 +322,7 @@ void Trainer::guard(const StepReport& report) {
          "step {}: the loss is {} and the gradient norm {}, for {} step(s) in a row "
          "(train.non_finite_limit = {}); {}",
          report.step + 1, report.loss, report.grad_norm, in_a_row_, config_.train.non_finite_limit,
-         advice_for(Trouble::non_finite, start_.facts));
+         advice_for(Bottleneck::non_finite, start_.facts));
   }
   if (!leader_) return;
   log::get("train").warn(

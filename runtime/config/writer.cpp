@@ -127,10 +127,10 @@ std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
 }
 
 std::string field_table_markdown(const config::KeyTable& keys) {
-  std::string table = "|Key|Type|Default|Allowed|Meaning|\n|---|---|---|---|---|\n";
+  std::string table = "|Key|Default|Allowed|Meaning|\n|---|---|---|---|\n";
   for (const FieldDoc& doc : field_docs(keys)) {
-    table += fmt::format("|`{}`|{}|`{}`|{}|{}|\n", doc.key, doc.type, doc.default_value,
-                         cell(doc.allowed), cell(doc.description));
+    table += fmt::format("|`{}`|`{}`|{}|{}|\n", doc.key, doc.default_value, cell(doc.allowed),
+                         cell(doc.description));
   }
   return table;
 }

@@ -52,7 +52,7 @@ inline constexpr std::string_view changes_training = "changes the training";
 // Whether ranks share fewer cores than there are ranks.
 [[nodiscard]] bool share_cores(const RunFacts& facts);
 
-enum class Trouble : std::uint8_t {
+enum class Bottleneck : std::uint8_t {
   exposed_comm,
   late_messages,  // of one rank
   bubble,
@@ -74,7 +74,7 @@ enum class Trouble : std::uint8_t {
 };
 
 struct Advice {
-  Trouble trouble;
+  Bottleneck trouble;
   bool (*fits)(const RunFacts&);
   std::string_view text;  // an imperative without a full stop
 };
@@ -82,6 +82,6 @@ struct Advice {
 [[nodiscard]] std::span<const Advice> all_advice();
 
 // The applicable ones: "a, b or c"; empty if there are none.
-[[nodiscard]] std::string advice_for(Trouble trouble, const RunFacts& facts);
+[[nodiscard]] std::string advice_for(Bottleneck trouble, const RunFacts& facts);
 
 }  // namespace trireme

@@ -105,7 +105,7 @@ inline constexpr TimeRow rows[] = {
      "slower ranks"},
     {core_wait, metric | of_run | of_rank | split, "core_wait_ms",
      "part of these times and of the time since the previous step: threads had no core (CPU)",
-     "waits for cores", "cores"},
+     "CPU contention", "cores"},
     {bubble, metric | of_step | of_run | waiting | of_rank | split, "bubble_ms",
      "waits for neighbours in the pipeline", "pipeline bubble", "bubble"},
     {data_wait,

@@ -12,9 +12,10 @@ namespace {
 
 // A cause and its lost time.
 struct Loss {
-  Trouble trouble;
+  Bottleneck kind;
   std::string what;
   double seconds;
+  std::string cause{};
 };
 
 std::string name_of(const SlowRank& slow, const RunSummary& summary) {
@@ -28,25 +29,25 @@ std::string name_of(const SlowRank& slow, const RunSummary& summary) {
 Loss straggler(const RunSummary& summary, const RunFacts& facts, double waits) {
   const SlowRank& slow = summary.slow.compute;
   if (slow.rank < 0 && facts.uneven_batch)
-    return {Trouble::uneven_batch, "waits for ranks that hold more micro-batches", waits};
-  if (slow.rank < 0) return {Trouble::straggler, "waits for ranks that are slow in turn", waits};
-  return {Trouble::straggler, "straggler, " + name_of(slow, summary) + ",",
+    return {Bottleneck::uneven_batch, "waits for ranks that hold more micro-batches", waits};
+  if (slow.rank < 0) return {Bottleneck::straggler, "waits for ranks that are slow in turn", waits};
+  return {Bottleneck::straggler, "straggler " + name_of(slow, summary),
           std::max(waits, slow.seconds)};
 }
 
-// " (other programs used 1.8 of the 2 cores of n1)"
+// "other processes used 1.8 of the 2 cores of n1"
 std::string load_text(const RunSummary& summary) {
   constexpr double worth_telling = 0.1;
   if (!summary.load) return {};
   const HostLoad& load = *summary.load;
   std::string text;
-  if (load.others >= worth_telling) text = fmt::format("other programs used {:.1f}", load.others);
+  if (load.others >= worth_telling) text = fmt::format("other processes used {:.1f}", load.others);
   if (load.stolen >= worth_telling) {
     text +=
         fmt::format("{}other virtual machines {:.1f}", text.empty() ? "" : " and ", load.stolen);
   }
   if (text.empty()) return text;
-  return fmt::format(" ({} of the {} core{} of {})", text, load.cores, load.cores == 1 ? "" : "s",
+  return fmt::format("{} of the {} core{} of {}", text, load.cores, load.cores == 1 ? "" : "s",
                      load.host);
 }
 
@@ -59,51 +60,50 @@ Loss no_core(const RunSummary& summary, const RunFacts& facts, const Times& seco
   const SlowRank& slow = summary.slow.core;
   const std::string load = load_text(summary);
   if (!share_cores(facts) && slow.rank >= 0)
-    return {Trouble::no_core_of_rank,
-            fmt::format("straggler, {}, which had no core for {:.1f} s,{}", name_of(slow, summary),
-                        slow.own_seconds, load),
-            own};
-  const Loss alone{Trouble::no_core, "waits for cores" + load, own};
+    return {Bottleneck::no_core_of_rank,
+            fmt::format("CPU contention of {}", name_of(slow, summary)), own, load};
+  const Loss alone{Bottleneck::no_core, "CPU contention", own, load};
   if (own < wanting * steps || facts.ranks < 2) return alone;
   const double peers =
       seconds[TimePart::exposed_comm] + seconds[TimePart::bubble] + seconds[TimePart::straggler];
   if (share_cores(facts))
-    return {Trouble::no_core, "waits for cores and for ranks that had none" + load, own + peers};
+    return {Bottleneck::no_core, "CPU contention and waits for ranks that had it", own + peers,
+            load};
   const double behind = std::min(peers, own * (facts.ranks - 1));
   if (behind < worth_telling * steps) return alone;
-  return {Trouble::no_core, "waits for cores and, it seems, for ranks that had none" + load,
-          own + behind};
+  return {Bottleneck::no_core, "CPU contention and, it seems, waits for ranks that had it",
+          own + behind, load};
 }
 
 // A part of the time, its cause, and the rank whose name is placed between two texts.
 struct Cause {
   TimePart part;
-  Trouble of_all;
+  Bottleneck of_all;
   SlowRank SlowRanks::*slow = nullptr;
-  Trouble of_rank{};
+  Bottleneck of_rank{};
   const char *before = " of ", *behind = "";
 };
 constexpr Cause causes[] = {
-    {TimePart::exposed_comm, Trouble::exposed_comm, &SlowRanks::messages, Trouble::late_messages,
-     " behind ", ", whose messages seem to leave late,"},
-    {TimePart::bubble, Trouble::bubble, &SlowRanks::stage, Trouble::uneven_stages,
-     ", in which the others wait for the stage of ", ","},
-    {TimePart::data_wait, Trouble::data_wait, &SlowRanks::data, Trouble::data_wait_of_rank},
+    {TimePart::exposed_comm, Bottleneck::exposed_comm, &SlowRanks::messages,
+     Bottleneck::late_messages, " behind ", ", whose messages seem to leave late"},
+    {TimePart::bubble, Bottleneck::bubble, &SlowRanks::stage, Bottleneck::uneven_stages,
+     ", in which the others wait for the stage of "},
+    {TimePart::data_wait, Bottleneck::data_wait, &SlowRanks::data, Bottleneck::data_wait_of_rank},
     // The longest checkpoint delays all ranks.
-    {TimePart::checkpoint, Trouble::checkpoint, &SlowRanks::checkpoint,
-     Trouble::checkpoint_of_rank},
-    {TimePart::evaluation, Trouble::evaluation},
-    {TimePart::stopped, Trouble::stopped}};
+    {TimePart::checkpoint, Bottleneck::checkpoint, &SlowRanks::checkpoint,
+     Bottleneck::checkpoint_of_rank},
+    {TimePart::evaluation, Bottleneck::evaluation},
+    {TimePart::stopped, Bottleneck::stopped}};
 
 Loss loss_of(const TimeRow& row, const RunSummary& summary, double seconds) {
   const auto* const cause = std::ranges::find(causes, row.part, &Cause::part);
-  Loss loss{Trouble::other, std::string(row.name), seconds};
+  Loss loss{Bottleneck::other, std::string(row.name), seconds};
   if (row.part == TimePart::other) loss.what += " work";
   if (cause == std::end(causes)) return loss;
-  loss.trouble = cause->of_all;
+  loss.kind = cause->of_all;
   if (cause->slow == nullptr || (summary.slow.*cause->slow).rank < 0) return loss;
   const SlowRank& slow = summary.slow.*cause->slow;
-  loss.trouble = cause->of_rank;
+  loss.kind = cause->of_rank;
   loss.what += cause->before + name_of(slow, summary) + cause->behind;
   if (row.part == TimePart::exposed_comm) loss.seconds = std::min(seconds, slow.seconds);
   return loss;
@@ -119,7 +119,7 @@ std::vector<Loss> losses_of(const RunSummary& summary, const RunFacts& facts) {
   Times seconds = seconds_of(summary);
   std::vector<Loss> losses;
   const double unbalanced = unbalanced_seconds(summary, seconds);
-  losses.push_back({Trouble::unbalanced_experts, "unbalanced experts", unbalanced});
+  losses.push_back({Bottleneck::unbalanced_experts, "unbalanced experts", unbalanced});
   const double of_stragglers = std::min(unbalanced, seconds[TimePart::straggler]);
   // Then the load, not the rank, is what is slow.
   const bool explained = unbalanced > 0 && 2 * of_stragglers >= seconds[TimePart::straggler];
@@ -146,57 +146,65 @@ std::string_view name_of_tensor_messages(const TimeRow& row, const RunFacts& fac
                            : "messages of tensor groups, attention over shared sequences";
 }
 
-// The purposes of exposed communication, if large enough: " (9.1 %: gradients 7.0 %)".
+// The purposes of exposed communication, if large enough, and how much of the reduction was hidden:
+// "gradients 7.0 %; 80.0 % of gradient reduction hidden".
 std::string comm_parts(const RunSummary& summary, const RunFacts& facts) {
   std::string text;
   double rest = summary.totals[TimePart::exposed_comm];
   const auto add = [&](std::string_view name, double milliseconds) {
     rest -= milliseconds;
     const double share = percent(1e-3 * milliseconds, summary.wall_seconds);
-    if (share >= 0.05) text += fmt::format("{} {} {:.1f} %", text.empty() ? ":" : ",", name, share);
+    if (share >= 0.05) text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", name, share);
   };
   for (const TimeRow& row : told_times(time_use::of_comm))
     add(row.part == TimePart::tensor_comm ? name_of_tensor_messages(row, facts) : row.name,
         summary.totals[row.part]);
   if (rest < summary.totals[TimePart::exposed_comm]) add("norms", rest);
-  return text;
-}
-
-std::string time_line(const RunSummary& summary, const RunFacts& facts) {
-  std::string text = "time: ";
-  std::string_view separator;
-  const Times seconds = seconds_of(summary);
-  for (const TimeRow& row : told_times(time_use::of_run)) {
-    if (!row.is(time_use::always) && seconds[row.part] == 0) continue;
-    std::string more;
-    if (row.part == TimePart::exposed_comm) more = comm_parts(summary, facts);
-    if (row.part == TimePart::bubble && summary.bubble) {
-      more = fmt::format(": of the pipeline's own time {:.1f} %, predicted {:.1f} %",
-                         100 * summary.bubble->measured, 100 * summary.bubble->predicted);
-    }
-    text += fmt::format("{}{} {:.1f} s ({:.1f} %{})", std::exchange(separator, ", "), row.name,
-                        seconds[row.part], percent(seconds[row.part], summary.wall_seconds), more);
+  if (const double reduced = summary.totals[TimePart::reduce]; reduced > 0) {
+    const double exposed = std::min(percent(summary.totals[TimePart::reduce_wait], reduced), 100.0);
+    text += fmt::format("{}{:.1f} % of gradient reduction hidden", text.empty() ? "" : "; ",
+                        100 - exposed);
   }
   return text;
 }
 
-std::string expert_line(const RunSummary& summary) {
+std::string time_line(const RunSummary& summary, const RunFacts& facts) {
+  std::string text =
+      fmt::format("time {:.{}f} s", summary.wall_seconds, summary.wall_seconds < 10 ? 1 : 0);
+  std::string_view separator = ": ";
+  const Times seconds = seconds_of(summary);
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    const double share = percent(seconds[row.part], summary.wall_seconds);
+    std::string more;
+    if (row.part == TimePart::exposed_comm) more = comm_parts(summary, facts);
+    if (row.part == TimePart::bubble && summary.bubble) {
+      more = fmt::format("of the pipeline's own time {:.1f} %, predicted {:.1f} %",
+                         100 * summary.bubble->measured, 100 * summary.bubble->predicted);
+    }
+    if (share < 0.05 && more.empty() && row.part != TimePart::compute) continue;
+    text += fmt::format("{}{} {:.1f} %{}", std::exchange(separator, ", "), row.name, share,
+                        more.empty() ? "" : fmt::format(" ({})", more));
+  }
+  return text;
+}
+
+std::string expert_text(const RunSummary& summary) {
   constexpr double worth_telling = 0.5, doubtful = 5;  // percent
   const Times seconds = seconds_of(summary);
   const double unbalanced = unbalanced_seconds(summary, seconds);
   const double share = percent(unbalanced, summary.wall_seconds);
   if (share < worth_telling) return {};
   return fmt::format(
-      "\nexperts unbalanced: about {:.1f} s ({:.1f} %) of these waits are for ranks whose experts "
+      "experts unbalanced: about {:.1f} s ({:.1f} %) of these waits are for ranks whose experts "
       "had more rows, by the counts of rows and the time of the matmuls{}",
       unbalanced, share,
       percent(seconds[TimePart::core_wait], summary.wall_seconds) > doubtful
-          ? "; not certain, because ranks also waited for cores"
+          ? "; not certain, because of CPU contention"
           : "");
 }
 
 // The spread of the ranks' own work.
-std::string spread_line(const RunSummary& summary) {
+std::string spread_text(const RunSummary& summary) {
   if (summary.ranks.size() < 2) return {};
   constexpr std::pair<const char*, TimePart> parts[] = {
       {"own work", TimePart::compute},
@@ -211,11 +219,11 @@ std::string spread_line(const RunSummary& summary) {
     text += fmt::format("{} {} {:.1f} to {:.1f} s", text.empty() ? "" : ",", name, 1e-3 * least,
                         1e-3 * most);
   }
-  return text.empty() ? "" : "\nranks:" + text;
+  return text.empty() ? "" : "ranks:" + text;
 }
 
 // The rank that costs most, and its effect on steps.
-std::string late_line(const RunSummary& summary) {
+std::string late_text(const RunSummary& summary) {
   const std::pair<const SlowRank*, const char*> causes[] = {
       {&summary.slow.compute, "its own work takes longer than that of the others"},
       {&summary.slow.data, "it waits for its data"},
@@ -237,11 +245,11 @@ std::string late_line(const RunSummary& summary) {
   // In stages of one rank nobody is late.
   const int decimals = slow->seconds < 10 ? 3 : 1;
   if (late_steps < 1) {
-    return fmt::format("\n{}: {}, by {:.{}f} s in all", name_of(*slow, summary), cause,
-                       slow->seconds, decimals);
+    return fmt::format("{}: {}, by {:.{}f} s in all", name_of(*slow, summary), cause, slow->seconds,
+                       decimals);
   }
   return fmt::format(
-      "\n{} arrives {:.3g} ms late at {:.0f} % of steps: {}, {:.{}f} s in all",
+      "{} arrives {:.3g} ms late at {:.0f} % of steps: {}, {:.{}f} s in all",
       name_of(*slow, summary), rank[TimePart::late] / late_steps,
       percent(late_steps, static_cast<double>(std::max<std::int64_t>(summary.totals.steps, 1))),
       cause, slow->seconds, decimals);
@@ -310,14 +318,10 @@ Times seconds_of(const RunSummary& summary) {
 }
 
 std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
-  std::string text = time_line(summary, facts);
-  if (const double reduced = summary.totals[TimePart::reduce]; reduced > 0) {
-    const double exposed = std::min(percent(summary.totals[TimePart::reduce_wait], reduced), 100.0);
-    text += fmt::format("\ngradient reduction: {:.1f} s, {:.1f} % hidden, {:.1f} % exposed",
-                        1e-3 * reduced, 100 - exposed, exposed);
-  }
-  text += expert_line(summary) + spread_line(summary) + late_line(summary);
-  text += "\n" + verdict(summary, facts);
+  std::string text = time_line(summary, facts), ranks;
+  for (const std::string& part : {spread_text(summary), late_text(summary), expert_text(summary)})
+    if (!part.empty()) ranks += (ranks.empty() ? "\n" : "; ") + part;
+  text += ranks + "\n" + verdict(summary, facts);
   if (summary.divergence.since > 0) return text;
   const std::string trials = try_line(summary, facts);
   return trials.empty() ? text : text + "\n" + trials;
@@ -326,9 +330,8 @@ std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
 std::string verdict(const RunSummary& summary, const RunFacts& given) {
   constexpr double worth_naming = 5;  // percent
   if (summary.divergence.since > 0) {
-    return fmt::format(
-        "verdict: the loss is not finite from step {} on, so its speed means nothing; {}",
-        summary.divergence.since, advice_for(Trouble::non_finite, given));
+    return fmt::format("bottleneck: none to name: the loss is not finite from step {} on; {}",
+                       summary.divergence.since, advice_for(Bottleneck::non_finite, given));
   }
   RunFacts facts = given;
   if (summary.load) facts.other_programs = summary.load->others + summary.load->stolen;
@@ -336,16 +339,18 @@ std::string verdict(const RunSummary& summary, const RunFacts& given) {
   const Loss& worst = *std::ranges::max_element(losses, {}, &Loss::seconds);
   const double part = percent(worst.seconds, summary.wall_seconds);
   if (part < worth_naming) {
-    return fmt::format("verdict: bound by computation; no other part takes more than {:.1f} %",
+    return fmt::format("bottleneck: computation; no other part takes more than {:.1f} %",
                        std::ceil(part * 10) / 10);
   }
-  const double rest = std::max(summary.wall_seconds - worst.seconds, 1e-9);
   const bool small_cache =
-      worst.trouble == Trouble::data_wait && summary.decoded_again >= notable_decoded_again;
-  const std::string advice = advice_for(small_cache ? Trouble::small_cache : worst.trouble, facts);
-  return fmt::format(
-      "verdict: without its {} ({:.1f} %) this run would be {:.2f} times as fast{}{}", worst.what,
-      part, summary.wall_seconds / rest, advice.empty() ? "" : "; ", advice);
+      worst.kind == Bottleneck::data_wait && summary.decoded_again >= notable_decoded_again;
+  const std::string advice =
+      advice_for(small_cache ? Bottleneck::small_cache : worst.kind, facts);
+  std::string text = fmt::format("bottleneck: {} ({:.1f} %)", worst.what, part);
+  std::string_view separator = ": ";
+  for (const std::string& more : {worst.cause, advice})
+    if (!more.empty()) text += fmt::format("{}{}", std::exchange(separator, "; "), more);
+  return text;
 }
 
 }  // namespace trireme

@@ -81,11 +81,11 @@ struct RunSummary {
 
 // Seconds of the parts of time_use::of_run, which add up to the wall time. Means over the ranks.
 [[nodiscard]] Times seconds_of(const RunSummary& summary);
-// Times, differences between ranks, late ranks, the cost of the worst part and advice: lines
-// without a final newline. The last line, or the one before, begins with "verdict: "; a line "try:
-// " follows if a setting is known to gain.
+// At most four lines, without a final newline: "time ...", differences between ranks,
+// "bottleneck: ..." with its share, cause and advice, and "suggestion: ..." if a setting is known
+// to gain.
 [[nodiscard]] std::string verdict_text(const RunSummary& summary, const RunFacts& facts);
-// The line with the verdict.
+// The line of the bottleneck.
 [[nodiscard]] std::string verdict(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme

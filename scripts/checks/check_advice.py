@@ -20,7 +20,7 @@ import tempfile
 
 from shared import add_built, parser_of, prepare, run, sets
 
-TRY = re.compile(r"^try: (.+?) \(predicted -([\d.]+) % time( a sample)?", re.MULTILINE)
+TRY = re.compile(r"^suggestion: (.+?) \(predicted -([\d.]+) % time( a sample)?", re.MULTILINE)
 ENOUGH = 0.7  # of what is promised
 SLOW_LINK = {"TRIREME_TEST_ISEND_MS": "1"}
 

@@ -33,8 +33,7 @@ CAUSES = {
 }
 SHARES = (0.05, 0.20, 0.50)
 SAVE_EVERY = 5
-LATE = re.compile(r"^rank (\d+) on \S+ arrives ([\d.e+]+) ms late at (\d+) % of steps: (.*), ([\d.]+) s in all$",
-                  re.MULTILINE)
+LATE = re.compile(r"\brank (\d+) on \S+ arrives ([\d.e+]+) ms late at (\d+) % of steps: (.*), ([\d.]+) s in all")
 
 CONFIG = """
 run: {directory: run, seed: 7}
@@ -81,7 +80,7 @@ def check(runs, layout, place, share, steps, step_ms):
     alarm = LATE.search(clean)
     output, slept, _ = runs.run(ranks, settings, [f"compute:all:{step_ms}", f"{place}:{rank}:{length:.3f}"])
     found = LATE.search(output)
-    verdict = next((line for line in output.splitlines() if line.startswith("verdict: ")), "none")
+    verdict = next((line for line in output.splitlines() if line.startswith("bottleneck: ")), "none")
     if found is None:
         return f"| {layout} | {place} | {share:.0%} | {slept:.2f} | nobody | | | NO |", False, verdict, alarm
     seconds = float(found[5])

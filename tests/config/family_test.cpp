@@ -95,7 +95,7 @@ TEST_F(ModelFamilies, FillTheModelSectionAndTheFirstIsTheDefault) {
   EXPECT_EQ(config_error([&] { return read("model: {family: third}"); }),
             "a.yaml:1: model.family: expected one of first, second, found the text \"third\"");
   EXPECT_THAT(field_table_markdown(keys_),
-              HasSubstr("|`model.layers`|integer|`3`|1 to 9|layers (first, second)|"));
+              HasSubstr("|`model.layers`|`3`|1 to 9|layers (first, second)|"));
 }
 
 struct Wide {

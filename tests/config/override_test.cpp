@@ -227,6 +227,14 @@ TEST(Lengths, TheLaterOfStepsAndEpochsAndOfWarmUpsCounts) {
   EXPECT_EQ(parsed(text, {"train.epochs=0"}).train.steps, 200);
 }
 
+TEST(Addresses, OtherThanOfIPv4AreRefused) {
+  for (const std::string address : {"localhost", "::1", "300.1.1.1", "*"}) {
+    const Config config = parsed("data: {path: x}\n", {"telemetry.prometheus_address=" + address});
+    EXPECT_THAT(config_error([&] { return resolve_config(config, {.ranks = 1}); }),
+                HasSubstr("telemetry.prometheus_address: " + address + " is not an IPv4 address"));
+  }
+}
+
 TEST(Lengths, EpochsWithoutDataAndTwoWarmUpsAreRefused) {
   const auto refused = [](const std::vector<std::string>& set) {
     return config_error(

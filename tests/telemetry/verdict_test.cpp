@@ -25,73 +25,82 @@ using testing::StartsWith;
 // The first facts must give the advice, the second, which differ in one value, must not.
 struct Fit {
   std::string_view text;  // start of the advice
-  Trouble trouble;
+  Bottleneck trouble;
   RunFacts given, not_given;
 };
 
 const std::vector<Fit>& fits() {
   static const std::vector<Fit> all{
       {"raise train.global_batch (changes the training): gradients",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .data = 2},
        {.ranks = 2, .tensor = 2}},
       {"lower parallel.tensor",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .tensor = 2},
        {.ranks = 2, .data = 2}},
       {"lower parallel.spatial",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .tensor = 2, .cuts_samples = true},
        {.ranks = 2, .tensor = 2}},
       {"lower parallel.context",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .data = 2, .context = 2},
        {.ranks = 2, .data = 2}},
       {"keep tensor groups, or ranks of spatial parallelism, within a host",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .tensor = 2, .hosts = 2},
        {.ranks = 2, .tensor = 2, .hosts = 1}},
       {"lower parallel.zero",
-       Trouble::exposed_comm,
+       Bottleneck::exposed_comm,
        {.ranks = 2, .data = 2, .zero = 3},
        {.ranks = 2, .data = 2, .zero = 2}},
-      {"use fewer ranks", Trouble::exposed_comm, {.ranks = 2}, {.ranks = 1}},
-      {"raise model.balance_loss", Trouble::unbalanced_experts, {.ranks = 2}, {.ranks = 1}},
+      {"use fewer ranks", Bottleneck::exposed_comm, {.ranks = 2}, {.ranks = 1}},
+      {"raise model.balance_loss", Bottleneck::unbalanced_experts, {.ranks = 2}, {.ranks = 1}},
       {"raise train.global_batch (changes the training) or",
-       Trouble::bubble,
+       Bottleneck::bubble,
        {.ranks = 2, .pipeline = 2},
        {.ranks = 2}},
       {"try parallel.schedule",
-       Trouble::bubble,
+       Bottleneck::bubble,
        {.ranks = 2, .pipeline = 2},
        {.ranks = 2, .pipeline = 2, .zero_bubble = true}},
-      {"look at the storage of that rank", Trouble::data_wait_of_rank, {.ranks = 2}, {}},
-      {"look at the clock", Trouble::straggler, {.ranks = 2}, {}},
-      {"use a number of data ranks", Trouble::uneven_batch, {.uneven_batch = true}, {}},
+      {"look at the storage of that rank", Bottleneck::data_wait_of_rank, {.ranks = 2}, {}},
+      {"look at the clock", Bottleneck::straggler, {.ranks = 2}, {}},
+      {"use a number of data ranks", Bottleneck::uneven_batch, {.uneven_batch = true}, {}},
       {"ranks share cores",
-       Trouble::no_core,
+       Bottleneck::no_core,
        {.ranks = 2, .host_ranks = 2, .host_cores = 1},
        {.ranks = 2, .host_ranks = 2, .host_cores = 2}},
-      {"other programs used", Trouble::no_core, {.other_programs = 1.5}, {.other_programs = 0}},
-      {"other programs may run",
-       Trouble::no_core,
+      {"free these cores", Bottleneck::no_core, {.other_programs = 1.5}, {.other_programs = 0}},
+      {"other processes may run",
+       Bottleneck::no_core,
        {},
        {.ranks = 2, .host_ranks = 2, .host_cores = 1}},
-      {"no other program used", Trouble::no_core, {.other_programs = 0}, {}},
-      {"another program may run", Trouble::no_core_of_rank, {.ranks = 2}, {}},
-      {"raise train.eval_every", Trouble::evaluation, {.eval_every = 10}, {.eval_every = 0}},
-      {"limit train.eval_batches", Trouble::evaluation, {.eval_batches = 0}, {.eval_batches = 1}},
-      {"lower train.eval_batches", Trouble::evaluation, {.eval_batches = 2}, {.eval_batches = 1}},
-      {"look at the network", Trouble::late_messages, {.ranks = 2}, {.ranks = 2, .hosts = 1}},
-      {"all ranks are on one host", Trouble::late_messages, {.ranks = 2, .hosts = 1}, {.ranks = 2}},
-      {"trireme plan shows how", Trouble::uneven_stages, {.ranks = 2, .pipeline = 2}, {}},
-      {"set checkpoint.async: true", Trouble::checkpoint, {.checkpoint_async = false}, {}},
-      {"raise checkpoint.every_steps", Trouble::checkpoint, {.checkpoint_every = 5}, {}},
-      {"look at the storage and the memory", Trouble::checkpoint_of_rank, {.ranks = 2}, {}},
-      {"lengthen lr_schedule.warmup_steps", Trouble::non_finite, {.warmup_steps = 5}, {}},
-      {"set lr_schedule.warmup_steps", Trouble::non_finite, {}, {.warmup_steps = 5}},
-      {"lower train.clip_norm", Trouble::non_finite, {.clip_norm = 1}, {.clip_norm = 0}},
-      {"set train.clip_norm", Trouble::non_finite, {.clip_norm = 0}, {.clip_norm = 1}},
+      {"no other process used", Bottleneck::no_core, {.other_programs = 0}, {}},
+      {"another process may run", Bottleneck::no_core_of_rank, {.ranks = 2}, {}},
+      {"raise train.eval_every", Bottleneck::evaluation, {.eval_every = 10}, {.eval_every = 0}},
+      {"limit train.eval_batches",
+       Bottleneck::evaluation,
+       {.eval_batches = 0},
+       {.eval_batches = 1}},
+      {"lower train.eval_batches",
+       Bottleneck::evaluation,
+       {.eval_batches = 2},
+       {.eval_batches = 1}},
+      {"look at the network", Bottleneck::late_messages, {.ranks = 2}, {.ranks = 2, .hosts = 1}},
+      {"all ranks are on one host",
+       Bottleneck::late_messages,
+       {.ranks = 2, .hosts = 1},
+       {.ranks = 2}},
+      {"trireme plan shows how", Bottleneck::uneven_stages, {.ranks = 2, .pipeline = 2}, {}},
+      {"set checkpoint.async: true", Bottleneck::checkpoint, {.checkpoint_async = false}, {}},
+      {"raise checkpoint.every_steps", Bottleneck::checkpoint, {.checkpoint_every = 5}, {}},
+      {"look at the storage and the memory", Bottleneck::checkpoint_of_rank, {.ranks = 2}, {}},
+      {"lengthen lr_schedule.warmup_steps", Bottleneck::non_finite, {.warmup_steps = 5}, {}},
+      {"set lr_schedule.warmup_steps", Bottleneck::non_finite, {}, {.warmup_steps = 5}},
+      {"lower train.clip_norm", Bottleneck::non_finite, {.clip_norm = 1}, {.clip_norm = 0}},
+      {"set train.clip_norm", Bottleneck::non_finite, {.clip_norm = 0}, {.clip_norm = 1}},
   };
   return all;
 }
@@ -166,9 +175,9 @@ TEST(Verdict, CommunicationIsNamedForEveryPurpose) {
   const std::string text =
       verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}}), {.ranks = 2, .tensor = 2});
 
-  EXPECT_THAT(text, AllOf(StartsWith("verdict: without its exposed communication (80.0 %)"),
-                          HasSubstr("5.00 times as fast; lower parallel.tensor"),
-                          Not(HasSubstr("global_batch"))));
+  EXPECT_THAT(text,
+              AllOf(StartsWith("bottleneck: exposed communication (80.0 %)"),
+                    HasSubstr("(80.0 %): lower parallel.tensor"), Not(HasSubstr("global_batch"))));
 }
 
 TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
@@ -177,8 +186,8 @@ TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
   summary.slow.compute = {.rank = 1, .seconds = 0.04, .own_seconds = 0.08};
 
   EXPECT_THAT(verdict(summary, two_ranks),
-              AllOf(HasSubstr("without its straggler, rank 1 on b, (40.0 %)"),
-                    HasSubstr("1.67 times as fast"), Not(HasSubstr("global_batch"))));
+              AllOf(HasSubstr("bottleneck: straggler rank 1 on b (40.0 %)"),
+                    Not(HasSubstr("global_batch"))));
 }
 
 TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
@@ -188,8 +197,8 @@ TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
 
   EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("waits for ranks that are slow in turn"));
   EXPECT_THAT(verdict(summary, uneven),
-              AllOf(HasSubstr("without its waits for ranks that hold more micro-batches (40.0 %)"),
-                    HasSubstr("; use a number of data ranks")));
+              AllOf(HasSubstr("bottleneck: waits for ranks that hold more micro-batches (40.0 %)"),
+                    HasSubstr(": use a number of data ranks")));
 }
 
 TEST(Verdict, ARankWithoutACoreIsAStraggler) {
@@ -198,8 +207,8 @@ TEST(Verdict, ARankWithoutACoreIsAStraggler) {
   summary.slow.core = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
   EXPECT_THAT(verdict(summary, two_ranks),
-              AllOf(HasSubstr("straggler, rank 1 on b, which had no core for 0.1 s, (60.0 %)"),
-                    HasSubstr("another program may run on that rank's cores")));
+              AllOf(HasSubstr("CPU contention of rank 1 on b (60.0 %)"),
+                    HasSubstr("another process may run on that rank's cores")));
 }
 
 TEST(Verdict, RanksThatShareCoresAreReported) {
@@ -208,11 +217,11 @@ TEST(Verdict, RanksThatShareCoresAreReported) {
       summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 45}});
 
   EXPECT_THAT(verdict(summary, on_one_core),
-              AllOf(HasSubstr("had none (75.0 %)"), HasSubstr("; ranks share cores")));
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("; other programs may run on these cores"));
+              AllOf(HasSubstr("ranks that had it (75.0 %)"), HasSubstr(": ranks share cores")));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr(": other processes may run on these cores"));
   EXPECT_THAT(
       verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 1}}), on_one_core),
-      HasSubstr("without its exposed communication"))
+      HasSubstr("bottleneck: exposed communication"))
       << "ranks that do not want for cores";
 }
 
@@ -220,24 +229,23 @@ TEST(Verdict, WaitsOfTwoRanksNextToCoreWaitsCountAsCoreWaits) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 40}, {T::core_wait, 30}});
   EXPECT_THAT(verdict(summary, two_ranks),
-              HasSubstr("waits for cores and, it seems, for ranks that had none (60.0 %)"));
+              HasSubstr("CPU contention and, it seems, waits for ranks that had it (60.0 %)"));
 
   const RunSummary slow_link =
       summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 6}});
-  EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("without its exposed communication (80.0"));
+  EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("bottleneck: exposed communication (80.0"));
 }
 
 TEST(Verdict, ReportsOtherProgramsUseIfKnown) {
   RunSummary summary = summary_of({{T::step, 100}, {T::core_wait, 45}});
-  EXPECT_THAT(verdict(summary, {}), HasSubstr("; other programs may run on these cores"));
+  EXPECT_THAT(verdict(summary, {}), HasSubstr(": other processes may run on these cores"));
 
   summary.load = HostLoad{.host = "a", .cores = 2, .others = 1.8};
-  EXPECT_THAT(verdict(summary, {}),
-              AllOf(HasSubstr("waits for cores (other programs used 1.8 of the 2 cores of a) (45"),
-                    HasSubstr("; other programs used these cores")));
+  EXPECT_THAT(verdict(summary, {}), AllOf(HasSubstr("other processes used 1.8 of the 2 cores of a"),
+                                          HasSubstr("; free these cores")));
 
   summary.load->others = 0;
-  EXPECT_THAT(verdict(summary, {}), HasSubstr("times as fast; no other program used these cores"));
+  EXPECT_THAT(verdict(summary, {}), HasSubstr(": no other process used these cores"));
 }
 
 TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
@@ -246,28 +254,27 @@ TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
     summary.divergence.add(++summary.totals.steps, loss);
 
   EXPECT_THAT(verdict_text(summary, two_ranks),
-              AllOf(HasSubstr("verdict: the loss is not finite from step 5 on"),
-                    HasSubstr("lower optimizer.learning_rate"), Not(HasSubstr("as fast")),
-                    Not(HasSubstr("try:"))));
+              AllOf(HasSubstr("the loss is not finite from step 5 on"),
+                    HasSubstr("lower optimizer.learning_rate"), Not(HasSubstr("suggestion:"))));
 }
 
 TEST(Verdict, TheNetworkIsNotBlamedOnOneHost) {
   RunFacts one_host{.ranks = 2, .tensor = 2, .hosts = 1};
-  EXPECT_THAT(advice_for(Trouble::late_messages, one_host), Not(HasSubstr("network")));
-  EXPECT_THAT(advice_for(Trouble::exposed_comm, one_host), Not(HasSubstr("within a host")));
+  EXPECT_THAT(advice_for(Bottleneck::late_messages, one_host), Not(HasSubstr("network")));
+  EXPECT_THAT(advice_for(Bottleneck::exposed_comm, one_host), Not(HasSubstr("within a host")));
 
   one_host.hosts = 2;
-  EXPECT_THAT(advice_for(Trouble::late_messages, one_host), HasSubstr("network"));
-  EXPECT_THAT(advice_for(Trouble::exposed_comm, one_host), HasSubstr("within a host"));
+  EXPECT_THAT(advice_for(Bottleneck::late_messages, one_host), HasSubstr("network"));
+  EXPECT_THAT(advice_for(Bottleneck::exposed_comm, one_host), HasSubstr("within a host"));
 }
 
 TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait (60.0 %)"));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: data wait (60.0 %)"));
 
   summary.slow.data = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its data wait of rank 1 on b (60"));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: data wait of rank 1 on b (60"));
 }
 
 TEST(Verdict, RepeatedDecodingAsksForALargerCacheNotForReaders) {
@@ -288,7 +295,7 @@ TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
                                    {T::checkpoint, 50},
                                    {T::checkpoint_straggler, 50}});
   summary.wall_seconds = 0.2;
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("without its checkpoints (50.0 %)"));
+  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: checkpoints (50.0 %)"));
 
   summary.slow.checkpoint = {.rank = 1, .seconds = 0.1, .own_seconds = 0.1};
 
@@ -300,8 +307,8 @@ TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
 
   EXPECT_THAT(verdict(summary, two_ranks),
-              AllOf(HasSubstr("behind rank 0 on a, whose messages seem to leave late, (50.0 %)"),
-                    HasSubstr("2.00 times as fast; look at the network")));
+              AllOf(HasSubstr("behind rank 0 on a, whose messages seem to leave late (50.0 %)"),
+                    HasSubstr("(50.0 %): look at the network")));
 }
 
 TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
@@ -312,9 +319,9 @@ TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
 
   EXPECT_THAT(
       verdict_text(summary, two_ranks),
-      AllOf(HasSubstr("(10.0 %: gradients 8.0 %, messages of tensor groups 1.0 %, norms 1.0 %)"),
+      AllOf(HasSubstr("10.0 % (gradients 8.0 %, messages of tensor groups 1.0 %, norms 1.0 %)"),
             HasSubstr("\nranks: own work 0.0 to 0.1 s"),
-            HasSubstr("\nrank 1 on b arrives 38 ms late at 100 % of steps: its own work "
+            HasSubstr("rank 1 on b arrives 38 ms late at 100 % of steps: its own work "
                       "takes longer")));
   RunFacts cut = two_ranks;
   cut.cuts_samples = true;
@@ -326,11 +333,11 @@ TEST(Verdict, LateMessagesAreNamedIfUnexplained) {
   RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
   summary.ranks = {{{T::late, 38}, {T::late_steps, 1}}, {{T::late, 20}, {T::late_steps, 1}}};
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 0 on a arrives"));
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("rank 0 on a arrives"));
 
   summary.slow.compute = {.rank = 1, .seconds = 0.03, .own_seconds = 0.08};
 
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("\nrank 1 on b arrives"));
+  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("rank 1 on b arrives"));
 }
 
 // On a busy machine a rank that waits for its data also lacks a core more often than its peers.
@@ -354,7 +361,7 @@ TEST(Verdict, UnbalancedExpertsAreNamedNotTheRankThatHoldsThem) {
   const std::string text = verdict_text(summary, facts);
 
   EXPECT_THAT(text, AllOf(HasSubstr("experts unbalanced: about"), HasSubstr("(25.0 %)"),
-                          HasSubstr("verdict: without its unbalanced experts (25.0 %)"),
+                          HasSubstr("bottleneck: unbalanced experts (25.0 %)"),
                           HasSubstr("model.balance_loss"), Not(HasSubstr("not certain"))));
 }
 
@@ -381,7 +388,7 @@ TEST(Trials, RarerWorkGainsItsTime) {
 
   // 10 evaluations become 3: behind steps 40, 80 and 100.
   EXPECT_EQ(try_line(summary, {.eval_every = 10}),
-            "try: train.eval_every=40 (predicted -35.0 % time)");
+            "suggestion: train.eval_every=40 (predicted -35.0 % time)");
   EXPECT_EQ(try_line(summary, {.eval_every = 0}), "");
   RunSummary busy = summary;
   busy.totals.times[T::core_wait] = 200 * summary.wall_seconds;
@@ -397,12 +404,12 @@ TEST(Trials, FollowFromTheRunsTimes) {
                                    {T::reduce_comm, 16}});
 
   EXPECT_EQ(try_line(summary, {.ranks = 2, .data = 2, .full_recompute = true, .global_batch = 8}),
-            "try: train.recompute=none (predicted -20.0 % time, if memory allows), "
+            "suggestion: train.recompute=none (predicted -20.0 % time, if memory allows), "
             "train.global_batch=16 (predicted -10.0 % time a sample; changes the training)");
   summary.trials = {{.setting = "parallel.schedule=zero-bubble", .gain = 0.15},
                     {.setting = "train.micro_batch=1", .gain = 0.019}};
   EXPECT_EQ(try_line(summary, {.ranks = 2, .pipeline = 2, .global_batch = 8}),
-            "try: parallel.schedule=zero-bubble (predicted -15.0 % time)");
+            "suggestion: parallel.schedule=zero-bubble (predicted -15.0 % time)");
 }
 
 TEST(Trials, LessShardingSavesGathersOfPasses) {
@@ -412,7 +419,7 @@ TEST(Trials, LessShardingSavesGathersOfPasses) {
 
   // Two micro-batches gather four times as much as one update, and 8 ms are after their passes.
   EXPECT_EQ(try_line(summary, facts),
-            "try: parallel.zero=1 (predicted -36.0 % time, if memory allows), "
+            "suggestion: parallel.zero=1 (predicted -36.0 % time, if memory allows), "
             "train.micro_batch=4 (predicted -24.0 % time, if memory allows)");
   facts.zero = 1;
   EXPECT_EQ(try_line(summary, facts), "");
@@ -425,9 +432,9 @@ TEST(Verdict, AFinalEvaluationCannotBeMadeRarer) {
   summary.wall_seconds = 0.2;
   summary.evaluation_seconds = 0.1;
 
-  EXPECT_THAT(verdict(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith("as fast"));
+  EXPECT_THAT(verdict(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith(" %)"));
   EXPECT_THAT(verdict(summary, {.eval_every = 5, .eval_batches = 1}),
-              EndsWith("as fast; raise train.eval_every"));
+              EndsWith(" %): raise train.eval_every"));
 }
 
 TEST(MachineLoad, ChildProcessesCountAsTheProcess) {

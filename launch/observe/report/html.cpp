@@ -83,7 +83,7 @@ std::string headline_html(std::span<const Headline> numbers) {
 
 std::string verdict_html(std::string_view verdict, std::string_view details) {
   if (verdict.empty()) return {};
-  return fmt::format("<p class=\"verdict\"><strong>verdict: {}</strong>{}{}</p>\n",
+  return fmt::format("<p class=\"verdict\"><strong>bottleneck: {}</strong>{}{}</p>\n",
                      escaped(verdict), details.empty() ? "" : "\n", escaped(details));
 }
 

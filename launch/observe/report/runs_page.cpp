@@ -86,7 +86,7 @@ std::string checkpoints_table(const RunData& run) {
 
 // The main statement, and the rest.
 std::pair<std::string, std::string> verdict_parts(const RunData& run) {
-  constexpr std::string_view mark = "verdict: ";
+  constexpr std::string_view mark = "bottleneck: ";
   const std::string text = verdict_of(run);
   const std::size_t at = text.find(mark);
   if (at == std::string::npos) return {};

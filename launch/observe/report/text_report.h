@@ -30,7 +30,7 @@ struct Fact {
   std::string name, text;
 };
 [[nodiscard]] std::vector<Fact> facts_of(const RunData& run);
-// "verdict: ..."; empty if no step was reported.
+// "bottleneck: ..."; empty if no step was reported.
 [[nodiscard]] std::string verdict_of(const RunData& run);
 
 // Everything above, and the remarks.

@@ -337,7 +337,7 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
     text += fmt::format("* {}\n", shared_cores_note);
   }
   for (const std::string& verdict : verdicts_on(study, rows))
-    text += "verdict: " + verdict + "\n";
+    text += "bottleneck: " + verdict + "\n";
   for (const std::string& remark : remarks_on(rows))
     text += "note: " + remark + "\n";
   return text + describe_place(study, rows) + "\n";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps, learning-rate schedule and optimizer.
+#include <arpa/inet.h>
 #include <fmt/core.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -59,6 +61,12 @@ void check_schedule(const Subject& subject) {
     const std::string problem = problem_of_trace_steps(trace, config.train.steps);
     if (!problem.empty()) refuse(subject, "telemetry.trace", "{}", problem);
   }
+  if (in_addr parsed{};
+      ::inet_pton(AF_INET, config.telemetry.prometheus_address.c_str(), &parsed) != 1)
+    refuse(subject, "telemetry.prometheus_address",
+           "{} is not an IPv4 address; use 127.0.0.1, 0.0.0.0 for all interfaces, or one of this "
+           "host",
+           config.telemetry.prometheus_address);
   for (const auto& [key, every] :
        {std::pair{"telemetry.histograms_every", config.telemetry.histograms_every},
         std::pair{"telemetry.samples_every", config.telemetry.samples_every}}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/telemetry/export/metrics_server.h"
 
-#include <fmt/format.h>
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -37,11 +37,8 @@ FileDescriptor listen_on(const std::string& host, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1)
-    fail(ExitCode::config,
-         "telemetry.prometheus_address: {}: not an IPv4 address; use 127.0.0.1, 0.0.0.0 for all "
-         "interfaces, or one of this host",
-         host);
+  TRIREME_EXPECTS(::inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1,
+                  "{} is not an IPv4 address", host);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
       ::listen(socket.get(), backlog) == 0)
     return socket;

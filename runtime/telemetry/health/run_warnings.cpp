@@ -90,7 +90,7 @@ void RunWarnings::watch_data(const StepMetrics& metrics) {
                     "{}",
                     first_data_step_, metrics.step, 100 * share,
                     data_wait_ms_ / static_cast<double>(data_steps_), slowest_reads(),
-                    small_cache ? advice_for(Trouble::small_cache, {})
+                    small_cache ? advice_for(Bottleneck::small_cache, {})
                                 : "raise data.workers or data.prefetch, or copy the data to the "
                                   "host's disk (data.stage)"));
   }

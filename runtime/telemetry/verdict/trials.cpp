@@ -119,7 +119,7 @@ std::string try_line(const RunSummary& summary, const RunFacts& facts) {
   for (std::size_t i = 0; i < std::min(trials.size(), most_told); ++i) {
     const Trial& trial = trials[i];
     text += fmt::format(
-        "{} {} (predicted -{:.1f} % {}{}{}{})", i == 0 ? "try:" : ",", trial.setting,
+        "{} {} (predicted -{:.1f} % {}{}{}{})", i == 0 ? "suggestion:" : ",", trial.setting,
         100 * trial.gain, trial.of_sample ? "time a sample; " : "time",
         trial.of_sample ? changes_training : "", trial.unless.empty() ? "" : ", ", trial.unless);
   }

@@ -23,7 +23,7 @@ struct Trial {
 
 // The run's trials and those found here, best first; none below 2 %.
 [[nodiscard]] std::vector<Trial> trials_of(const RunSummary& summary, const RunFacts& facts);
-// "try: A (predicted -12.0 % time), B (...)"; empty if there are none.
+// "suggestion: A (predicted -12.0 % time), B (...)"; empty if there are none.
 [[nodiscard]] std::string try_line(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme

@@ -83,9 +83,9 @@ TEST(ScaleReport, BeginsWithThreeNumbersAndAVerdict) {
 
   const std::string page = scale::html_report(study, rows);
 
-  EXPECT_THAT(scale::text_report(study, rows), HasSubstr("verdict: " + verdict + "\n"));
+  EXPECT_THAT(scale::text_report(study, rows), HasSubstr("bottleneck: " + verdict + "\n"));
   EXPECT_THAT(page, AllOf(HasSubstr("<b>80.0 %</b>"), HasSubstr("<b>6 of 6</b>"),
-                          HasSubstr("<strong>verdict: " + verdict + "</strong></p>")));
+                          HasSubstr("<strong>bottleneck: " + verdict + "</strong></p>")));
   EXPECT_LT(page.find("class=\"headline\""), page.find("<table>"));
   EXPECT_THAT(scale::html_report(study, std::vector{rows[0]}),
               Not(HasSubstr("class=\"headline\"")));

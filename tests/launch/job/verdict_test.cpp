@@ -44,7 +44,7 @@ class VerdictTest : public RunTest {
         run_each(directory(), {first + " " + train, second + " " + train}, "--bind-to none");
     EXPECT_EQ(result.exit_code, 0) << result.output;
     expect_parts_add_up();
-    const auto begin = result.output.find("verdict: ");
+    const auto begin = result.output.find("bottleneck: ");
     return begin == std::string::npos
                ? result.output
                : result.output.substr(begin, result.output.find('\n', begin) - begin);
@@ -73,7 +73,7 @@ TEST_F(VerdictTest, TensorGroupsOnASlowLinkWaitForCommunication) {
       fmt::format("env LD_PRELOAD={} TRIREME_TEST_ISEND_MS=3", TRIREME_SLOW_CALLS);
 
   EXPECT_THAT(verdict_of(slow, slow, "--set parallel.tensor=2 --set train.steps=4"),
-              AllOf(HasSubstr("without its exposed communication"),
+              AllOf(HasSubstr("bottleneck: exposed communication"),
                     HasSubstr("lower parallel.tensor"), Not(HasSubstr("train.global_batch"))));
 }
 
@@ -81,7 +81,7 @@ TEST_F(VerdictTest, ASlowDiskOfOneRankIsItsDataWait) {
   const std::string slow =
       fmt::format("env LD_PRELOAD={} TRIREME_TEST_PREAD_MS=40", TRIREME_SLOW_CALLS);
 
-  EXPECT_THAT(verdict_of("env", slow), HasSubstr("without its data wait of rank 1 on "));
+  EXPECT_THAT(verdict_of("env", slow), HasSubstr("bottleneck: data wait of rank 1 on "));
 }
 
 TEST_F(VerdictTest, RanksOnOneCoreAreReportedAsSharing) {
@@ -103,8 +103,8 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
   // On a busy machine rank 0 may also lack its core; then both wait for cores.
   EXPECT_THAT(verdict_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
                          "--set train.steps=4 --set model.hidden=96"),
-              AllOf(AnyOf(HasSubstr("without its straggler, rank 1 on "),
-                          HasSubstr("without its waits for cores")),
+              AllOf(AnyOf(HasSubstr("bottleneck: straggler rank 1 on "),
+                          HasSubstr("bottleneck: CPU contention")),
                     Not(HasSubstr("global_batch"))));
 }
 
@@ -124,7 +124,7 @@ class BusyTest : public VerdictTest, public testing::WithParamInterface<const ch
         "--set data.validation_path= {}",
         two, beside, TRIREME_MPIEXEC, ranks, TRIREME_BINARY, data_directory(), directory(), set));
     EXPECT_EQ(result.exit_code, 0) << result.output;
-    const auto begin = result.output.find("verdict: ");
+    const auto begin = result.output.find("bottleneck: ");
     return result.output.substr(begin == std::string::npos ? 0 : begin);
   }
 };
@@ -135,11 +135,11 @@ TEST_P(BusyTest, TheCoresThatWereWaitedForAreNamedNotFilesNorTheNetwork) {
   const int ranks = layout.empty() ? 1 : 2;
   constexpr int tries = 4;
   std::string verdict;
-  for (int i = 0; i < tries && verdict.find("waits for cores") == std::string::npos; ++i)
+  for (int i = 0; i < tries && verdict.find("CPU contention") == std::string::npos; ++i)
     verdict = verdict_beside_programs(ranks, layout + " --set train.steps=60");
 
   EXPECT_THAT(verdict,
-              AllOf(HasSubstr("without its waits for cores"), HasSubstr("other programs used"),
+              AllOf(HasSubstr("bottleneck: CPU contention"), HasSubstr("other processes used"),
                     Not(HasSubstr("files")), Not(HasSubstr("network"))));
 }
 
@@ -188,9 +188,9 @@ struct Slowed {
 
 class DelayTest : public RunTest, public testing::WithParamInterface<Slowed> {};
 
-// The share of `output`'s time that ranks waited for cores, in percent.
-double waits_for_cores(const std::string& output) {
-  const std::regex share(R"(waits for cores [\d.]+ s \(([\d.]+) %\))");
+// The share of `output`'s time of CPU contention, in percent.
+double cpu_contention(const std::string& output) {
+  const std::regex share(R"(CPU contention ([\d.]+) %)");
   std::smatch found;
   return std::regex_search(output, found, share) ? std::stod(found[1]) : 0;
 }
@@ -212,7 +212,7 @@ TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   constexpr int tries = 4;
 
   CommandResult result;
-  for (int i = 0; i < tries && (i == 0 || waits_for_cores(result.output) > disturbed); ++i) {
+  for (int i = 0; i < tries && (i == 0 || cpu_contention(result.output) > disturbed); ++i) {
     result = run_command(command);
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
@@ -220,7 +220,7 @@ TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const double slept = 1e-3 * std::stod(read_file(total));
   ASSERT_GT(slept, 0.1);
   const std::regex late(
-      R"(\nrank (\d+) on \S+ arrives \S+ ms late at \d+ % of steps: (.*), ([\d.]+) s in all\n)");
+      R"([\n ]rank (\d+) on \S+ arrives \S+ ms late at \d+ % of steps: (.*), ([\d.]+) s in all)");
   std::smatch found;
   ASSERT_TRUE(std::regex_search(result.output, found, late)) << result.output;
   EXPECT_EQ(found[1], std::to_string(slowed.rank)) << result.output;

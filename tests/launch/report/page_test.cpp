@@ -83,14 +83,14 @@ TEST_F(ReportPage, EverythingIsInOneFileOfBoundedSize) {
   EXPECT_THAT(html, AllOf(HasSubstr("default-src 'none'"), HasSubstr("prefers-color-scheme: dark"),
                           HasSubstr("name=\"viewport\""), HasSubstr("<noscript>"),
                           HasSubstr("Permission is hereby granted"),  // uPlot's licence
-                          HasSubstr("verdict: without its data wait")));
+                          HasSubstr("bottleneck: data wait")));
 }
 
 TEST_F(ReportPage, TheVerdictComesFirstAndABarShowsTheTime) {
   write_run(20);
 
   EXPECT_THAT(page(),
-              AllOf(ContainsRegex("<strong>verdict: without its data wait [^<]*</strong>"),
+              AllOf(ContainsRegex("<strong>bottleneck: data wait [^<]*</strong>"),
                     HasSubstr("aria-label=\"Time: compute 70.0 %, "),
                     HasSubstr("<li><i style=\"background:var(--data-wait)\"></i>data wait 20.0 %"),
                     Not(HasSubstr("pipeline bubble 0"))));

@@ -381,7 +381,7 @@ TEST_F(ReportReading, MissingAndForeignFilesAreRemarked) {
   EXPECT_THAT(run.remarks, Contains(HasSubstr("environment.json is not a JSON")));
   EXPECT_THAT(run.remarks, Contains(HasSubstr("ranks.jsonl does not exist")));
   const std::string text = report::text_report(run);
-  EXPECT_THAT(text, HasSubstr("verdict: without its data wait (20.0 %)"));
+  EXPECT_THAT(text, HasSubstr("bottleneck: data wait (20.0 %)"));
   EXPECT_THAT(text, HasSubstr("note: "));
 }
 
@@ -413,7 +413,7 @@ TEST_F(ReportReading, AKilledRunReportsHowToContinue) {
   EXPECT_THAT(report::text_report(read_run(path())),
               AllOf(HasSubstr("state        ENDED"),
                     HasSubstr("the same command goes on from the checkpoint of step 2"),
-                    HasSubstr("go on with   mpirun -np 2 trireme train 'a b.yaml'\n")));
+                    HasSubstr("go on with   launch/mpi_run.sh -np 2 trireme train 'a b.yaml'\n")));
 }
 
 TEST_F(ReportReading, AStudyIsItsRunsByName) {

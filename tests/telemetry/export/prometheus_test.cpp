@@ -232,16 +232,5 @@ TEST(PrometheusServer, OnAPortInUseIsRefusedWithTheReason) {
           "none");
 }
 
-TEST(PrometheusServer, AddressesOtherThanOfIPv4AreRefused) {
-  const TemporaryDirectory directory;
-  for (const char* const address : {"localhost", "::1", "300.1.1.1", "*"})
-    expect_error(
-        ExitCode::config,
-        [&] {
-          const PrometheusServer server(address, free_port(), sample_facts(directory.path()));
-        },
-        "telemetry.prometheus_address: " + std::string(address) + ": not an IPv4 address");
-}
-
 }  // namespace
 }  // namespace trireme

@@ -105,7 +105,7 @@ TEST_F(RankLogTest, ReadingBackGivesTheSameVerdict) {
   EXPECT_NEAR(seconds_of(fold.summary()).sum(time_use::of_run), 170, 1e-6);
   EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 3.4 s"));
   EXPECT_THAT(verdict_text(fold.summary(), fold.facts()),
-              HasSubstr("\ntry: train.micro_batch=1 (predicted -7.0 % time)"));
+              HasSubstr("\nsuggestion: train.micro_batch=1 (predicted -7.0 % time)"));
 }
 
 TEST_F(RankLogTest, PartsOfEveryWindowAddUpToItsPeriods) {

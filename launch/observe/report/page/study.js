@@ -2,7 +2,7 @@
 // A scaling study (scaling.json): throughput, efficiency and losses, by ranks.
 const study = {
   losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slower ranks"],
-    ["cpu_contention", "CPU contention", "waits for cores"], ["compute_slowdown", "slower compute", "compute"]],
+    ["cpu_contention", "CPU contention"], ["compute_slowdown", "slower compute", "compute"]],
 
   // Common options of curves.
   family(point) {
