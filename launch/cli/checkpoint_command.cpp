@@ -67,8 +67,8 @@ void inspect(const std::string& path, bool tensors, bool whole_config) {
   fmt::print("size      {:.1f} MB in {} file{}\n",
              static_cast<double>(manifest.value_bytes()) * 1e-6, manifest.files.size(),
              manifest.files.size() == 1 ? "" : "s");
-  for (const auto& [name, bytes] : manifest.scalars)
-    fmt::print("{:<9} {}\n", name, bytes);
+  for (const auto& [name, digits] : manifest.scalars)
+    fmt::print("{:<9} {} bytes\n", name, digits.size() / 2);
   fmt::print("{}", describe_state(manifest.state, whole_config));
   fmt::print("tensors   {}\n", manifest.tensors.size());
   if (!tensors) return;

@@ -2,13 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <cmath>
-
 #include "data/loader/mixture_order.h"
 #include "launch/engine/data_sets.h"
 #include "launch/engine/options.h"
 #include "launch/engine/session.h"
 #include "models/config.h"
+#include "runtime/config/lr_factors.h"
 
 namespace trireme {
 namespace {
@@ -84,7 +83,7 @@ void settle_epochs_by(Communicator& world, Config& given, Provenance& where,
       with_context(fmt::format("{}: {} epochs", where.describe("train.epochs"), given.train.epochs),
                    [&] { return open_dataset(world, checked, DataPart::training); });
   const auto of_one = static_cast<double>(make_sampler(checked, *dataset).steps_per_epoch());
-  given.train.steps = std::llround(std::ceil(given.train.epochs * of_one));
+  given.train.steps = rounded_up(given.train.epochs * of_one);
   given.train.epochs = 0;
   where.places["train.steps"] = where.describe("train.epochs");
 }

@@ -16,15 +16,17 @@ namespace trireme::config {
 class ErrorList {
  public:
   // Runs `action` and keeps an Error of ExitCode::config that it raises. Returns whether it raised
-  // none.
+  // none. Other errors pass, unless an error that is kept may be their cause.
   template <typename Action>
   bool attempt(Action&& action) {
     try {
       std::forward<Action>(action)();
       return true;
     } catch (const Error& error) {
-      if (error.code() != ExitCode::config) throw;
-      add(error);
+      if (error.code() == ExitCode::config)
+        add(error);
+      else if (messages_.empty())
+        throw;
       return false;
     }
   }

@@ -8,6 +8,11 @@
 
 namespace trireme {
 
+std::int64_t rounded_up(double steps) {
+  constexpr double rounding = 1e-12;
+  return std::llround(std::ceil(steps * (1 - rounding)));
+}
+
 std::vector<LrFactor> lr_factors(std::span<const std::string> texts, std::string& problem) {
   std::vector<LrFactor> factors;
   for (const std::string& text : texts) {

@@ -319,6 +319,7 @@ std::string describe_range(const NumberRange& range) {
 std::string with_items(const Items& items, const std::string& range) {
   if (items.max == 0) return range;
   if (items.min == items.max) return fmt::format("{} values, each {}", items.min, range);
+  if (items.min == 0) return fmt::format("up to {} values, {}", items.max, range);
   return fmt::format("{} to {} values, each {}", items.min, items.max, range);
 }
 

@@ -129,7 +129,7 @@ std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
 std::string field_table_markdown(const config::KeyTable& keys) {
   std::string table = "|Key|Default|Allowed|Meaning|\n|---|---|---|---|\n";
   for (const FieldDoc& doc : field_docs(keys)) {
-    table += fmt::format("|`{}`|`{}`|{}|{}|\n", doc.key, doc.default_value, cell(doc.allowed),
+    table += fmt::format("|`{}`|{}|{}|{}|\n", doc.key, cell(doc.default_value), cell(doc.allowed),
                          cell(doc.description));
   }
   return table;

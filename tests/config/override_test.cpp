@@ -223,6 +223,13 @@ TEST(Lengths, TheLaterOfStepsAndEpochsAndOfWarmUpsCounts) {
   EXPECT_EQ(where.notices.size(), 1U);
   EXPECT_EQ(resolve_config(steps, {.ranks = 1}, &where).lr_schedule.warmup_steps, 2);
   EXPECT_EQ(parsed(text, {"lr_schedule.warmup_fraction=0.5"}).lr_schedule.warmup_steps, 0);
+  for (const auto& [fraction, wanted] : {std::pair{"0.07", 7}, {"0.071", 8}, {"1", 100}})
+    EXPECT_EQ(resolve_config(parsed("data: {path: x}\n",
+                                    {"train.steps=100",
+                                     std::string("lr_schedule.warmup_fraction=") + fraction}),
+                             {.ranks = 1})
+                  .lr_schedule.warmup_steps,
+              wanted);
   EXPECT_EQ(parsed(text, {"train.epochs=2"}).train.epochs, 2);
   EXPECT_EQ(parsed(text, {"train.epochs=0"}).train.steps, 200);
 }

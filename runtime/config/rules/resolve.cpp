@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
 #include "runtime/config/config.h"
 #include "runtime/config/error_list.h"
+#include "runtime/config/lr_factors.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -28,8 +27,8 @@ void resolve_lengths(const config::Subject& subject, Config& config) {
   if (schedule.warmup_steps > 0)
     refuse(subject, fraction, "{} with lr_schedule.warmup_steps = {}; keep one of them",
            schedule.warmup_fraction, schedule.warmup_steps);
-  schedule.warmup_steps = static_cast<std::int64_t>(
-      std::ceil(schedule.warmup_fraction * static_cast<double>(config.train.steps)));
+  schedule.warmup_steps =
+      rounded_up(schedule.warmup_fraction * static_cast<double>(config.train.steps));
   schedule.warmup_fraction = 0;
 }
 
@@ -136,7 +135,8 @@ Config config::resolve_config(const KeyTable& keys, Config config, const Environ
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
   if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
   config.parallel.zero_group = config::checked_zero_group(subject);
-  check_all(subject, {check_batch, check_context_sums, check_parallel});
+  check_batch(subject);
+  check_all(subject, {check_context_sums, check_parallel});
   return config;
 }
 

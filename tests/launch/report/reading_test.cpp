@@ -453,7 +453,7 @@ TEST_F(ReportReading, WithoutPermissionTheReasonIsGiven) {
   write_text(file("metrics.jsonl"), steps(1, 3));
   write_text(file("config.yaml"), "train: {steps: 3}\n");
   ASSERT_EQ(::chmod(file("metrics.jsonl").c_str(), 0), 0);
-  EXPECT_THAT(read_run(path()).remarks, Contains(HasSubstr("Permission denied")));
+  EXPECT_THAT(read_run(path()).remarks, Contains(HasSubstr("this user may not read it (EACCES)")));
 }
 
 TEST_F(ReportReading, ANoticeOfTwoJobsInOneDirectory) {

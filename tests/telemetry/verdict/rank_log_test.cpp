@@ -103,7 +103,7 @@ TEST_F(RankLogTest, ReadingBackGivesTheSameVerdict) {
   EXPECT_EQ(verdict_text(fold.summary(), fold.facts()),
             verdict_text(log.fold().summary(), log.fold().facts()));
   EXPECT_NEAR(seconds_of(fold.summary()).sum(time_use::of_run), 170, 1e-6);
-  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 3.4 s"));
+  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 2.0 %"));
   EXPECT_THAT(verdict_text(fold.summary(), fold.facts()),
               HasSubstr("\nsuggestion: train.micro_batch=1 (predicted -7.0 % time)"));
 }
