@@ -88,7 +88,7 @@ TEST_F(VerdictTest, RanksOnOneCoreAreReportedAsSharing) {
   const std::string on_one = fmt::format("taskset -c {}", cores().front());
 
   EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=256"),
-              HasSubstr("; ranks share cores: start at most one rank per core"));
+              HasSubstr("ranks share cores: start at most one rank per core"));
 }
 
 TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
