@@ -81,7 +81,7 @@ def check(runs, name, repeat, verbose):
     output, seconds = runs.run(ranks, settings, variables)
     found = TRY.search(output)
     if verbose:
-        print("\n".join(line for line in output.splitlines() if line.startswith(("time:", "try:", "verdict:"))), flush=True)
+        print("\n".join(line for line in output.splitlines() if line.startswith(("time ", "suggestion:", "bottleneck:"))), flush=True)
     if found is None:
         return f"| {name} | none | | | NO |", False
     promised = float(found[2]) / 100
