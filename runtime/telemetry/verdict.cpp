@@ -344,8 +344,7 @@ std::string verdict(const RunSummary& summary, const RunFacts& given) {
   }
   const bool small_cache =
       worst.kind == Bottleneck::data_wait && summary.decoded_again >= notable_decoded_again;
-  const std::string advice =
-      advice_for(small_cache ? Bottleneck::small_cache : worst.kind, facts);
+  const std::string advice = advice_for(small_cache ? Bottleneck::small_cache : worst.kind, facts);
   std::string text = fmt::format("bottleneck: {} ({:.1f} %)", worst.what, part);
   std::string_view separator = ": ";
   for (const std::string& more : {worst.cause, advice})
