@@ -62,8 +62,8 @@ std::vector<Field> run_and_device_fields() {
           "has all",
           fp8),
       FIELD(reproducibility, one_of<Reproducibility>(),
-            "fast; run = same config and layout give the same bits; layout = the same bits on "
-            "every layout"),
+            "fast; run = same config and layout give the same bits; layout = bitwise "
+            "identical across parallel layouts"),
   };
 }
 

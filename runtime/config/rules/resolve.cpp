@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/config/config.h"
-#include "runtime/config/error_list.h"
 #include "runtime/config/lr_factors.h"
+#include "runtime/config/rules/error_list.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
