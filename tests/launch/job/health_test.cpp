@@ -38,11 +38,11 @@ TEST_F(HealthTest, ADeviceThatBeginsToComputeWrongIsNamedBeforeAnotherCheckpoint
                  "--set checkpoint.every_steps=5000 --set train.log_every=5000");
 
   EXPECT_EQ(result.exit_code, 5) << result.output;
-  EXPECT_THAT(
-      result.output,
-      AllOf(ContainsRegex("self test after step [1-9][0-9]*: rank 1 on [^ ]+ computes a "
-                          "wrong result for a known matmul \\(1 rows\\)"),
-            HasSubstr("telemetry.health_minutes"), Not(ContainsRegex("rank 0 on [^ ]+ computes"))));
+  EXPECT_THAT(result.output,
+              AllOf(ContainsRegex("self test after step [1-9][0-9]*: rank 1 on [^ ]+ computes a "
+                                  "wrong result for a known matmul \\(1 rows\\)"),
+                    HasSubstr("telemetry.health_minutes"),
+                    Not(ContainsRegex("rank 0 on [^ ]+ computes a wrong"))));
   EXPECT_FALSE(std::filesystem::exists(run() + "/checkpoints/step_00005000"));
 }
 
