@@ -69,7 +69,7 @@ give_secret() {
 #   end_at_once       kills them; exit code 130
 #
 # It is called once the job runs. Until then the script keeps the last signal in `early`; a checkpoint would save nothing.
-heed_signals() {
+forward_signals() {
   interrupted=false
   trap checkpoint USR1
   trap 'stop TERM' TERM

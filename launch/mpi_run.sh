@@ -18,7 +18,7 @@
 # after a second Ctrl-C. It names a rank that was ended by a signal (mpirun returns 128 + the signal), and a lost host.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
-trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until forward_signals
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -ge 1 ]] || {
@@ -81,7 +81,7 @@ end_at_once() {
   end_job "interrupted a second time"
   result=130
 }
-heed_signals
+forward_signals
 
 # Not TERM: mpirun would first wait for hosts that do not answer.
 end_job() {

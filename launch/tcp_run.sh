@@ -15,7 +15,7 @@
 # script is killed its ranks are told to stop.
 # shellcheck disable=SC2317  # functions that traps call
 set -uo pipefail
-trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until forward_signals
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [[ ! ${1:-} =~ ^[1-9][0-9]*$ || $# -lt 2 ]]; then
@@ -80,7 +80,7 @@ for ((rank = index * ranks; rank < (index + 1) * ranks; ++rank)); do
   RANK=$rank "${dies_with_us[@]}" "$@" &
   rank_of[$!]=$rank
 done
-heed_signals
+forward_signals
 
 ends=() launcher_code=0 named=""
 took_end_of() {

@@ -65,11 +65,11 @@ std::string field_table_markdown() {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> of_training = {"model.dropout", "model.init_std",
-                                                         "model.mask_share", "model.position_init"};
+constexpr std::array<std::string_view, 4> of_training = {
+    "model.dropout", "model.init_std", "model.mask_probability", "model.position_init"};
 
-ModelConfig spelled(ModelConfig model) {
-  if (const auto spell = family_of(model).exchange->spell) spell(model);
+ModelConfig canonical(ModelConfig model) {
+  if (const auto spell = family_of(model).exchange->canonicalize) canonicalize(model);
   return model;
 }
 
@@ -79,8 +79,8 @@ std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
                                                      const ModelConfig& theirs) {
   if (ours.family != theirs.family) return {{"model.family", ours.family, theirs.family}};
   Config left = default_config(), right = default_config();
-  left.model = spelled(ours);
-  right.model = spelled(theirs);
+  left.model = canonical(ours);
+  right.model = canonical(theirs);
   const KeyValues wanted = values_by_key(left), found = values_by_key(right);
   std::vector<FunctionDifference> differences;
   for (std::size_t i = 0; i < wanted.size(); ++i) {

@@ -66,7 +66,7 @@ ModelTraits bert_traits(const ModelConfig& model) {
   traits.skips_padding = model.as<BertOptions>().position_offset > 0;
   if (!is_language(model.as<BertOptions>())) return traits;
   traits.mask_token = model.as<BertOptions>().mask_token;
-  traits.mask_share = model.as<BertOptions>().mask_share;
+  traits.mask_probability = model.as<BertOptions>().mask_probability;
   return traits;
 }
 

@@ -29,7 +29,7 @@ struct ModelTraits {
   bool pools_last = false;      // its last token that is not pad_token decides
   bool skips_padding = false;   // pad_token has no position
   std::int64_t mask_token = 0;  // of a masked language model, else 0
-  double mask_share = 0;
+  double mask_probability = 0;
   // Image models: (image_size, image_width, channels) u8, or f32 from files read in place. With a
   // depth, models of volumes: (image_depth, image_size, image_width, channels) f32.
   std::int64_t image_depth = 0;

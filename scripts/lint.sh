@@ -161,11 +161,11 @@ report 'white space at the end of a line' < <(search '\.(h|cpp|cu|cuh|py|sh|cmak
 report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
 
 # The field's words instead of our own: spatial, context and expert parallelism, slab, activation checkpointing, dropout
-# probability, most probable, module, idle, import and export.
+# probability, most probable, module, idle, import and export, listener and peer, resume, bottleneck.
 report 'a word of our own; say what PyTorch, Megatron-LM or NCCL call it' \
   < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|md)$' \
-    '(?i)cut in space|\bcut sequences|(sequences|samples) cut\b|ranks that share (a |each )?(sequence|sample)|kept or computed again|rows sent out|products in parts|share of activations|likeliest|stood still|there and back|\b(this|a|other|each|every) room\b(?! for)' \
-    '^scripts/lint\.sh:')
+    '(?i)cut in space|\bcut sequences|(sequences|samples) cut\b|ranks that share (a |each )?(sequence|sample)|kept or computed again|rows sent out|products in parts|share of activations|likeliest|stood still|there and back|\b(this|a|other|each|every) room\b(?! for)|\bstrangers?\b|\bheed|has_room|ask_who|turns_of|\bspell_|expert_buffer|mask_share|quarter_turns|begin anew|hanging rank|(run|job|command) goes on|slower ranks|waits for cores|verdict_text|what they visit' \
+    '^scripts/lint\.sh:|renamed\(|"(parallel|model|data)\.(expert_buffer|mask_share|quarter_turns)"')
 
 # READMEs of modules.
 report 'a module without README.md' < <(

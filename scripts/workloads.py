@@ -29,7 +29,7 @@ WORKLOADS = {
     "moe": ("moe_tiny", {**SMALL, "model.kv_heads": 2, "model.intermediate": 512, "model.expert_intermediate": 512,
                          "model.shared_intermediate": "none", "model.router": "softmax_of_chosen", "model.router_renormalize": True,
                          "model.router_scale": 1, "model.balance_loss": 0}),
-    "bert": ("bert_tiny", {**SMALL, "model.vocabulary": 257, "model.mask_token": 256, "model.mask_share": 0.15}),
+    "bert": ("bert_tiny", {**SMALL, "model.vocabulary": 257, "model.mask_token": 256, "model.mask_probability": 0.15}),
     "vit": ("vit_fashion", {"model.hidden": 192, "model.heads": 3, "model.intermediate": 768, "model.patch": 4,
                             "train.micro_batch": 64, "data.flip": False, "optimizer.name": "adamw", "optimizer.learning_rate": 1e-3}),
     "resnet": ("resnet_fashion", {"train.micro_batch": 64, "data.flip": False}),

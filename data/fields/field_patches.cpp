@@ -16,9 +16,9 @@ void FieldDataset::check_patches() const {
          "data.foreground_share: {} has no effect: the model does not predict maps of classes; "
          "remove it",
          options_.foreground_share);
-  if (options_.quarter_turns && shape_->height() != shape_->width())
+  if (options_.random_rot90 && shape_->height() != shape_->width())
     fail(ExitCode::config,
-         "data.quarter_turns: true with samples of {} rows and {} columns; turns need as many of "
+         "data.random_rot90: true with samples of {} rows and {} columns; turns need as many of "
          "both: remove it, or set model.image_size and model.image_width to one number",
          shape_->height(), shape_->width());
   if (!options_.patches) return;

@@ -78,7 +78,7 @@ void SampleDraws::move(const FieldOptions& options, const Voxel& extents,
   for (std::size_t axis = 3 - axes; axis < 3; ++axis) {
     if (happens(drawn[axis], options.flips[axis + axes - 3])) mirror(axis);
   }
-  const std::int64_t turns = options.quarter_turns ? number_below(drawn[3], 4) : 0;
+  const std::int64_t turns = options.random_rot90 ? number_below(drawn[3], 4) : 0;
   for (std::int64_t i = 0; i < turns; ++i) {
     std::swap(step[1], step[2]);
     mirror(1);

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 void warn_of(const std::string& load) {
-  log::get("bench").warn("other programs disturbed the measurement ({})", load);
+  log::get("bench").warn("other processes disturbed the measurement ({})", load);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::string MachineCheck::finish(Communicator& world, const std::string& file) c
   if (text.empty()) return text;
   if (!file.empty() && !accept_load_) {
     fail(ExitCode::internal,
-         "{} is not written, because other programs disturbed the measurement ({}); stop them or "
+         "{} is not written, because other processes disturbed the measurement ({}); stop them or "
          "measure again when the machine is idle (--accept-load writes it anyway)",
          file, text);
   }
@@ -44,7 +44,7 @@ void MachineCheck::finish(std::int64_t threads) const {
 
 void add_load_option(CLI::App& command, bool& accept_load) {
   command.add_flag("--accept-load", accept_load,
-                   "Write the hardware file even where other programs ran beside the measurement");
+                   "Write the hardware file even where other processes ran beside the measurement");
 }
 
 }  // namespace trireme

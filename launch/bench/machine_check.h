@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a benchmark had its machines to itself. Measurements beside other programs do not
+// Whether a benchmark had its machines to itself. Measurements beside other processes do not
 // describe the machine alone, so the planner must not use them.
 #pragma once
 
@@ -19,7 +19,7 @@ class MachineCheck {
   // Starts watching the machine.
   explicit MachineCheck(bool accept_load) : accept_load_(accept_load) {}
 
-  // Load by other programs per host; empty if there was none. Logs it on rank 0, and raises
+  // Load by other processes per host; empty if there was none. Logs it on rank 0, and raises
   // ExitCode::internal on all ranks if `file` (empty: none) would be written and load was not
   // accepted. Collective.
   [[nodiscard]] std::string finish(Communicator& world, const std::string& file) const;

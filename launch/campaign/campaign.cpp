@@ -54,7 +54,7 @@ CampaignState state_in(const CampaignFile& file, const CampaignLayouts& layouts)
     state.id = new_id();
     state.created = wall_clock();
   }
-  // An extended run goes on. Restarting a campaign that gave up is another try.
+  // An extended run resumes. Restarting a campaign that gave up is another try.
   if (state.outcome == CampaignState::Outcome::done && state.steps != layouts.steps)
     state.outcome = CampaignState::Outcome::going;
   if (state.outcome == CampaignState::Outcome::given_up)
@@ -122,7 +122,7 @@ int Campaign::run(bool stop) {
     journal_.note(
         fmt::format("interrupted{}; start the campaign again to follow it, or end it with "
                     "`trireme campaign stop {}`",
-                    job == nullptr ? "" : "; the job goes on", file_.path));
+                    job == nullptr ? "" : "; the job continues", file_.path));
     return static_cast<int>(ExitCode::requeue);
   }
   fmt::print("{}", status_text(state_, file_.directory, wall_clock()));

@@ -148,7 +148,7 @@ class Supervisor {
   }
 
   // Takes one signal and passes it to the job; false if none comes in time.
-  bool heed(double seconds, const Job* job = nullptr) {
+  bool wait_for_signal(double seconds, const Job* job = nullptr) {
     const int signal = signal_within(signals_, seconds);
     stopping_ = stopping_ || signal == SIGINT || signal == SIGTERM;
     if (signal > 0 && signal != SIGCHLD && job != nullptr) job->signal(signal);
@@ -158,7 +158,7 @@ class Supervisor {
   void pause(double seconds) {
     const double until = wall_clock() + seconds;
     do
-      heed(std::clamp(until - wall_clock(), 0.0, 1.0));
+      wait_for_signal(std::clamp(until - wall_clock(), 0.0, 1.0));
     while (!stopping_ && wall_clock() < until);
   }
 
@@ -187,7 +187,7 @@ class Supervisor {
   }
 
   // Sets `here_`, the hosts that answer, and `ranks_`.
-  void ask_who_is_there() {
+  void probe_hosts() {
     std::vector<std::string> names, up, away;
     std::vector<double> least;
     for (const auto& [host, ranks] : options_.hosts) {
@@ -217,7 +217,7 @@ class Supervisor {
   // False if it was stopped before enough hosts answered.
   bool find_hosts() {
     for (bool said = false; !options_.hosts.empty() && !stopping_; said = true) {
-      ask_who_is_there();
+      probe_hosts();
       if (ranks_ >= std::max<std::int64_t>(1, options_.min_ranks)) break;
       if (!said)
         note(fmt::format("hosts for {} of at least {} ranks answer: waiting for more", ranks_,
@@ -228,7 +228,7 @@ class Supervisor {
   }
 
   // Whether the run's disk takes data. On a full disk the log may lack the failure.
-  [[nodiscard]] bool has_room() const {
+  [[nodiscard]] bool is_disk_writable() const {
     const std::string name = fmt::format("room.{}", ::getpid());
     try {
       write_file(logs_.path_of(name), std::string(65536, '\0'), ExitCode::internal);
@@ -254,14 +254,14 @@ class Supervisor {
       Job viewer(
           {"tail", "-n", "+1", "-s", "0.1", "-f", fmt::format("--pid={}", job.process()), log});
       while (!(code = job.poll()))
-        heed(0.5, &job);
+        wait_for_signal(0.5, &job);
       while (!viewer.poll())
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     } catch (const Error& error) {
       note(error.what());
       code = static_cast<int>(error.code());
     }
-    while (heed(0))
+    while (wait_for_signal(0))
       continue;
     const std::string script = own_script("launch/job.sh");
     if (*code != 0 && !script.empty()) (void)ask({script, fmt::format("{}", started)});
@@ -283,7 +283,7 @@ class Supervisor {
     ended.made_steps = step > 0 && step != step_before;
     if (ended.code != 0 && ended.code != static_cast<int>(ExitCode::non_finite) &&
         next_step(ended.code) != NextStep::requeue) {
-      ended.passing = may_pass(message_) || !has_room();
+      ended.passing = may_pass(message_) || !is_disk_writable();
       if (ended.passing && message_.empty()) message_ = fmt::format("the disk of {} is full", run_);
     }
     note(fmt::format("start {} ended with exit code {} at step {}, newest checkpoint {}: {}",

@@ -17,6 +17,7 @@
 #include "launch/job/train_reports.h"
 #include "launch/plan/choose_layout.h"
 #include "models/config.h"
+#include "runtime/base/log.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/config/key_table.h"
 #include "runtime/device/gpu_facts.h"
@@ -34,6 +35,7 @@ struct TrainArguments {
   std::string family;
   StartRequest start;
   bool split_times = false;
+  bool verbose = false;
   std::int64_t until = 0;
 };
 
@@ -68,6 +70,7 @@ void train(const TrainArguments& arguments, const std::vector<std::string>& comm
   if (arguments.list_keys) return list_keys(arguments.family);
   if (arguments.config.empty())
     fail(ExitCode::config, "trireme train: no config file given; see trireme train --help");
+  if (arguments.verbose) log::show_details();
   const SignalRequests signals;  // before anything slow
   const auto began = std::chrono::system_clock::now();
   const RankProcess process;
@@ -111,14 +114,15 @@ void add_train_command(CLI::App& app, std::vector<std::string> command_line) {
                      "YAML file, see configs/, or a run directory, of which the config is used");
   command->add_flag("--print-config", arguments->print_config,
                     "Print the resolved config, with where each value is from, and stop");
-  auto* const fresh =
-      command->add_flag("--fresh", arguments->start.fresh,
-                        "Refuse to go on with a run that run.directory holds already");
+  auto* const fresh = command->add_flag("--fresh", arguments->start.fresh,
+                                        "Refuse to resume a run that run.directory already holds");
   command
       ->add_flag("--overwrite", arguments->start.overwrite,
                  "Remove the run in run.directory, with its checkpoints and weights, and start "
                  "from scratch (a restart of the same job resumes)")
       ->excludes(fresh);
+  command->add_flag("--verbose", arguments->verbose,
+                    "Show details that otherwise only console.log in run.directory has");
   command->add_flag("--split-times", arguments->split_times,
                     "Write where each step's time went over all ranks to time_split.jsonl");
   command

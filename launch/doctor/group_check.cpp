@@ -84,7 +84,7 @@ void compare(Findings& findings, const Communicator& group,
                     "long as the median of these groups",
                     group.name(), first, hosts[static_cast<std::size_t>(first)],
                     times.large / median),
-        "check links and other programs of its hosts; every step waits for its slowest group");
+        "check links and other processes of its hosts; every step waits for its slowest group");
   }
 }
 

@@ -62,7 +62,7 @@ void check_memory(Findings& findings, const MpiEnvironment& mpi) {
   if (static_cast<double>(memory.available_bytes) <
       min_free * static_cast<double>(memory.total_bytes)) {
     findings.note("memory", fmt::format("{:.1f} GiB are free", in_gib(memory.available_bytes)),
-                  "stop other programs on this host");
+                  "stop other processes on this host");
   }
   // Open MPI keeps a segment per rank there.
   constexpr std::uint64_t segment = 4 << 20;

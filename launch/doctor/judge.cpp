@@ -56,7 +56,7 @@ void judge_speeds(Findings& findings, std::span<const double> seconds,
       rank, hosts[rank], ratio);
   if (ratio > tolerated) {
     findings.note("stragglers", text,
-                  "check for other programs, a lower clock or heat on that host; every step waits "
+                  "check for other processes, a lower clock or heat on that host; every step waits "
                   "for its slowest rank");
   } else {
     findings.fine("stragglers", text);
@@ -78,7 +78,7 @@ void judge_planned_memory(Findings& findings, std::uint64_t planned, int ranks,
   if (planned > there) {
     findings.problem("planned memory", text, fix);
   } else if (planned > memory.available_bytes) {
-    findings.note("planned memory", text, "stop other programs on this host, or " + fix);
+    findings.note("planned memory", text, "stop other processes on this host, or " + fix);
   } else {
     findings.fine("planned memory", text);
   }

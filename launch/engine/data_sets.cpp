@@ -157,7 +157,7 @@ std::unique_ptr<Dataset> open_packed(Communicator& /*world*/, const OneSet& one)
          "more",
          traits.mask_token, path, bytes, bytes + 1);
   return std::make_unique<MaskedTokens>(
-      std::move(set), MaskOptions{.share = traits.mask_share,
+      std::move(set), MaskOptions{.share = traits.mask_probability,
                                   .mask = static_cast<std::int32_t>(traits.mask_token),
                                   .vocabulary = static_cast<std::int32_t>(traits.vocabulary),
                                   .seed = config.run.seed,

@@ -179,7 +179,7 @@ void Engine::set_initial_weights() {
   const int rank = session_.world->rank();
   if (start_ && start_->checkpoint) {
     if (rank == 0)
-      log::get("train").info("train.initial_weights: {} is not read: the run goes on from {}", path,
+      log::get("train").info("train.initial_weights: {} is not read: the run resumes from {}", path,
                              start_->checkpoint->path);
     return;
   }

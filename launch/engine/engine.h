@@ -115,7 +115,7 @@ class Engine {
   void begin();
   // A whole run, in place of begin(), step() and finish(): from the start point to the last step,
   // with evaluations, checkpoints, guards, self tests, traces and stops as configured. Takes
-  // run.directory before its first step. To heed SIGTERM, SIGINT and SIGUSR1, a program makes
+  // run.directory before its first step. To handle SIGTERM, SIGINT and SIGUSR1, a program makes
   // SignalRequests (train/signal_requests.h) before RankProcess. Returns why it stopped early, with
   // a checkpoint; none: the last step is done, now or earlier.
   StopReason run(RunObserver& observer, const RunRequest& request = {});

@@ -230,11 +230,11 @@ void log_memory_use(Communicator& world, const Device& device, const MemoryNeed&
   if (world.rank() != 0) return;
   const auto mib = [&](std::size_t i) { return static_cast<double>(most[i]) / 0x1p20; };
   if (gpu)
-    log::get("train").info(
+    log::get("train").debug(
         "GPU memory at most, planned / measured: {:.1f} MiB ({:.1f} of it NCCL's) / {:.1f} MiB by "
         "the driver, which counts CUDA, its libraries and other processes too",
         mib(0), mib(1), mib(2));
-  log::get("train").info(
+  log::get("train").debug(
       "resident memory of a rank at most {:.1f} MiB, program and libraries included; of a host's "
       "ranks, planned{} / measured: {:.1f} / {:.1f} MiB",
       mib(5), gpu ? " page-locked" : "", mib(3), mib(4));

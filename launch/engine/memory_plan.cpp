@@ -163,8 +163,8 @@ BytesByRole log_memory_plan(Session& session, const HeldMemory& planned) {
     if (values[i] + values[each + i] > 0)
       parts += fmt::format(", {} {}", name_of(static_cast<MemoryRole>(i)), pair(i));
   }
-  log::get("train").info("buffers per rank at most, predicted / measured: {}{}", pair(memory_roles),
-                         parts);
+  log::get("train").debug("buffers per rank at most, predicted / measured: {}{}",
+                          pair(memory_roles), parts);
   BytesByRole held{};
   for (std::size_t i = 0; i < memory_roles; ++i)
     held[i] = static_cast<std::uint64_t>(values[each + i]);

@@ -132,7 +132,7 @@ BuildOptions build_options(const Config& config, const MeshCoordinates& here, bo
                          std::max<std::int64_t>(parallel.tensor_blocks, parallel.inner_ranks()))},
           .experts = expert_split(parallel, here),
           .expert_data_ranks = static_cast<int>(parallel.expert_data_ranks()),
-          .expert_buffer = parallel.expert_buffer,
+          .expert_capacity_factor = parallel.expert_capacity_factor,
           .expert_imbalance = parallel.expert_imbalance,
           .spatial = spatial_split(parallel, here.tensor),
           .context = decodes ? ContextSplit{} : context_split(config, here.data),

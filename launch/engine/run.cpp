@@ -41,12 +41,12 @@ void check_time_limit(const Config& config) {
 
 void log_stop_reason(StopReason stopped, const Config& config) {
   if (stopped == StopReason::reached) {
-    log::get("train").info("stopped at {}; a command without it goes on from the checkpoint in {}",
+    log::get("train").info("stopped at {}; a command without it resumes from the checkpoint in {}",
                            describe(stopped), config.run.directory);
     return;
   }
   log::get("train").warn(
-      "stopped before step {}: {}; the same command goes on from the checkpoint in {}",
+      "stopped before step {}: {}; the same command resumes from the checkpoint in {}",
       config.train.steps, describe(stopped), config.run.directory);
 }
 

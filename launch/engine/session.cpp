@@ -22,6 +22,7 @@
 #include "runtime/device/dry/dry_device.h"
 #include "runtime/device/gpu_facts.h"
 #include "runtime/ops/update/block_sum.h"
+#include "runtime/telemetry/console.h"
 #include "runtime/train/step/step_engine.h"
 
 namespace trireme {
@@ -286,11 +287,16 @@ ParameterCounts parameter_counts(const std::vector<LayerSummary>& layers) {
 }
 
 std::string text_of(const ParameterCounts& counts) {
-  std::string text = fmt::format("{} parameters", counts.all);
+  const auto short_text = [](double count) {
+    std::string text = format_quantity(count);
+    if (count >= 999.5) text.insert(text.size() - 1, " ");
+    return text;
+  };
+  const auto all = static_cast<double>(counts.all), trained = static_cast<double>(counts.trained);
+  std::string text = short_text(all) + " parameters";
   if (counts.trained < counts.all)
     text +=
-        fmt::format(", {} ({:.2f} %) of them trained", counts.trained,
-                    100.0 * static_cast<double>(counts.trained) / static_cast<double>(counts.all));
+        fmt::format(", {} ({:.2f} %) of them trained", short_text(trained), 100 * trained / all);
   return text;
 }
 

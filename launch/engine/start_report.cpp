@@ -17,21 +17,26 @@ namespace trireme {
 void log_start(const Session& session, const Dataset& dataset) {
   const Config& config = session.config;
   const ParallelConfig& parallel = config.parallel;
-  log::get("train").info("{}: {}, {} on {} rank(s), {}", config.model.family,
-                         text_of(parameter_counts(session.layers)), name_of(config.precision),
-                         session.world->size(), mesh_text(parallel));
-  if (parallel.pipeline > 1 || parallel.zero > 0 ||
-      config.reproducibility == Reproducibility::layout) {
-    log::get("train").info(
-        "schedule {}, ZeRO {}, recompute {}, tensor blocks {}{}, reproducibility {}",
-        name_of(parallel.schedule), zero_text(parallel), name_of(config.train.recompute),
-        std::max<std::int64_t>(parallel.tensor_blocks, 1),
-        parallel.blocks() > 1 ? fmt::format(", context blocks {}", parallel.blocks()) : "",
-        name_of(config.reproducibility));
-  }
+  const int ranks = session.world->size();
+  log::get("train").info("{} with {} in {} on {} rank{}: {}, ZeRO {}, reproducibility {}",
+                         config.model.family, text_of(parameter_counts(session.layers)),
+                         name_of(config.precision), ranks, ranks == 1 ? "" : "s",
+                         mesh_text(parallel), zero_text(parallel), name_of(config.reproducibility));
+  const BatchRamp ramp = batch_ramp(config.train);
+  log::get("train").info(
+      "{} steps of {}{} samples; {} samples in {}; seed {}", config.train.steps,
+      ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
+      config.train.global_batch, dataset.size(), describe_training_data(config, dataset),
+      config.run.seed.value);
+  log::get("train").debug(
+      "schedule {}, recompute {}, tensor blocks {}{}, gradient buckets of {} MB",
+      name_of(parallel.schedule), name_of(config.train.recompute),
+      std::max<std::int64_t>(parallel.tensor_blocks, 1),
+      parallel.blocks() > 1 ? fmt::format(", context blocks {}", parallel.blocks()) : "",
+      bucket_megabytes(config));
   if (session.device->type() == DeviceType::cuda) {
     const std::string cudnn = ops::cudnn_version();
-    log::get("train").info(
+    log::get("train").debug(
         "attention: {}; convolution: {}",
         ops::attention_backend(DeviceType::cuda, compute_dtype(config.precision)),
         cudnn.empty() ? "own kernels" : "cuDNN " + cudnn);
@@ -43,12 +48,6 @@ void log_start(const Session& session, const Dataset& dataset) {
   }
   if (const std::string routing = routing_text(config); !routing.empty())
     log::get("train").warn("{} (model.router_balanced): the model learns little", routing);
-  const BatchRamp ramp = batch_ramp(config.train);
-  log::get("train").info(
-      "seed {}; {} samples in {}; {} steps of {}{} samples", config.run.seed.value, dataset.size(),
-      describe_training_data(config, dataset), config.train.steps,
-      ramp.phases().size() == 1 ? "" : fmt::format("{} to ", ramp.phases().front().size),
-      config.train.global_batch);
   if (const BatchSlices slices = batch_slices(config); !slices.equal())
     log::get("train").info("micro-batches of data ranks: {}", slices.to_string());
 }
@@ -62,10 +61,9 @@ void log_memory(Session& session, const Optimizer& optimizer) {
                        static_cast<std::int64_t>(session.model->activation_bytes())});
   if (session.world->rank() != 0) return;
   const auto mib = [](std::int64_t value) { return static_cast<double>(value) / (1 << 20); };
-  log::get("train").info(
+  log::get("train").debug(
       "buffers per rank at most: parameters {:.2f} MiB, gradients {:.2f} MiB, optimizer {:.2f} "
-      "MiB, "
-      "activations {:.2f} MiB",
+      "MiB, activations {:.2f} MiB",
       mib(bytes[0]), mib(bytes[1]), mib(bytes[2]), mib(bytes[3]));
 }
 

@@ -31,7 +31,7 @@ std::optional<StepTracer> tracer_of(Session& session, std::int64_t done) {
   if (steps->last <= done) {
     if (leader)
       log::get("trace").warn(
-          "telemetry.trace: {}: the run goes on after step {}; nothing is traced", telemetry.trace,
+          "telemetry.trace: {}: the run resumes after step {}; nothing is traced", telemetry.trace,
           done);
     return std::nullopt;
   }
@@ -212,7 +212,7 @@ void Trainer::test_ranks(std::int64_t done) {
   if (!report.slow.empty())
     report = judge_health(both_of(once, state_.self_test->run()), start_.hosts);
   if (leader_) {
-    log::get("train").info("self test after step {}: {}", done, report.summary);
+    log::get("train").debug("self test after step {}: {}", done, report.summary);
     // With several ranks per core, a waiting rank would look slow.
     for (const std::string& slow : report.slow)
       if (!share_cores(start_.facts))

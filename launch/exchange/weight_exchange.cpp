@@ -145,7 +145,7 @@ std::vector<float> transposed(const std::vector<float>& from, const Matrices& as
 }
 
 // What makes our tensor of Hugging Face's, in this order.
-std::vector<Matrices> turns_of(const NamePair& pair, const Shape& hf) {
+std::vector<Matrices> interleaved(const NamePair& pair, const Shape& hf) {
   if (pair.filters) return {{hf[1], hf[2] * hf[3]}};
   std::vector<Matrices> turns;
   if (pair.transposed) turns.push_back({hf[hf.rank() - 2], hf[hf.rank() - 1]});
@@ -158,14 +158,14 @@ std::vector<Matrices> turns_of(const NamePair& pair, const Shape& hf) {
 
 std::vector<float> turned_to_ours(std::vector<float> values, const NamePair& pair,
                                   const Shape& hf) {
-  for (const Matrices& turn : turns_of(pair, hf))
+  for (const Matrices& turn : interleaved(pair, hf))
     values = transposed(values, turn);
   return values;
 }
 
 std::vector<float> turned_to_theirs(std::vector<float> values, const NamePair& pair,
                                     const Shape& hf) {
-  const std::vector<Matrices> turns = turns_of(pair, hf);
+  const std::vector<Matrices> turns = interleaved(pair, hf);
   for (const auto& [rows, columns, run] : std::views::reverse(turns))
     values = transposed(values, {columns, rows, run});
   return values;

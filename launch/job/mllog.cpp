@@ -213,7 +213,7 @@ MlLog::MlLog(Engine& engine, const TrainingStart& start, Time began)
   } else if (!started_ || stopped_) {
     log::get("train").warn("telemetry.mllog: {}: {}", file_.path(),
                            stopped_ ? "is complete: nothing is added"
-                                    : "lacks the beginning of this run, which goes on");
+                                    : "lacks the beginning of this run, which resumes");
   }
 }
 

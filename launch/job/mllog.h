@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MLPerf's log of a run (telemetry.mllog): lines ":::MLLOG {json}" with the keys that
-// mlperf_logging's compliance checker asks of the benchmark. A run that goes on appends: its clock
+// mlperf_logging's compliance checker asks of the benchmark. A run that resumes appends: its clock
 // runs from the first start to the evaluation that reaches the target, pauses included.
 #pragma once
 

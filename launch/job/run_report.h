@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "launch/engine/session.h"
+#include "runtime/telemetry/bottleneck/rank_log.h"
 #include "runtime/telemetry/certificate/certificate.h"
 #include "runtime/telemetry/console.h"
 #include "runtime/telemetry/environment.h"
 #include "runtime/telemetry/export/exporters.h"
 #include "runtime/telemetry/health/run_warnings.h"
 #include "runtime/telemetry/run_directory.h"
-#include "runtime/telemetry/verdict/rank_log.h"
 
 namespace trireme {
 

@@ -15,7 +15,7 @@
 #include "launch/job/snapshots.h"
 #include "launch/plan/layout_plan.h"
 #include "runtime/nn/batch.h"
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 namespace trireme {
 

@@ -56,7 +56,8 @@ std::string describe(const ExpertRows& rows) {
   add("even load", held.rows, "");
   if (rows.imbalance > 1)
     add("assumed", rows.assumed, fmt::format(", in {} round(s)", rows.rounds));
-  add("memory", held.capacity, ", by parallel.expert_buffer; more rows take further rounds");
+  add("memory", held.capacity,
+      ", by parallel.expert_capacity_factor; more rows take further rounds");
   add("worst case", held.most, "");
   return text;
 }

@@ -7,7 +7,7 @@
 
 #include "launch/bench/model/measure.h"
 #include "runtime/config/config.h"
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 namespace trireme {
 

@@ -43,7 +43,7 @@ void judge_going(const RunSigns& signs, RunStanding& standing) {
 void judge_ended(const RunSigns& signs, RunStanding& standing) {
   const std::string& log_end = standing.log_end;
   const std::string how_to_go_on =
-      standing.checkpoint ? fmt::format("the same command goes on from the checkpoint of step {}",
+      standing.checkpoint ? fmt::format("the same command resumes from the checkpoint of step {}",
                                         standing.checkpoint->step)
                           : "there is no checkpoint: the same command starts from the beginning";
   const bool all = signs.steps > 0 && signs.step >= signs.steps;

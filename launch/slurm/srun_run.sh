@@ -9,7 +9,7 @@
 # start the ranks. Removes what killed ranks leave in shared memory on their nodes.
 # shellcheck disable=SC2317  # functions that traps call
 set -u
-trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until heed_signals
+trap 'early=USR1' USR1 && trap 'early=TERM' TERM && trap 'early=INT' INT  # until forward_signals
 
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=launch/job.sh
@@ -34,7 +34,7 @@ end_at_once() {
   to_ranks KILL
   kill -s KILL "$step" 2>/dev/null
 }
-heed_signals
+forward_signals
 wait_for "$step"
 wait "$copier" 2>/dev/null
 if ((code != 0)); then

@@ -134,7 +134,7 @@ void StudyJobs::stop(std::string_view reason) {
     fmt::print(stderr, "{}; --resume continues the study\n", reason);
 }
 
-bool StudyJobs::has_room() const {
+bool StudyJobs::can_start() const {
   return is_array() ? running_.empty() : std::ssize(running_) < options_.jobs;
 }
 

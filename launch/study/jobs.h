@@ -79,7 +79,7 @@ class StudyJobs {
   void stop(std::string_view reason);
 
   // For `start_more`: whether another run may start now, or with an array more of them.
-  [[nodiscard]] bool has_room() const;
+  [[nodiscard]] bool can_start() const;
   // One run as a job; with an array all runs as one job.
   void start(std::vector<StudyRun> runs);
 

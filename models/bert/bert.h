@@ -35,7 +35,7 @@ struct BertOptions {
   GeluForm gelu = GeluForm::exact;
   std::int64_t token_types = 2;
   std::int64_t mask_token = 0;
-  double mask_share = 0.15;
+  double mask_probability = 0.15;
   HeadKind head = HeadKind::automatic;
   std::int64_t classes = 1000;
   std::int64_t targets = 4;

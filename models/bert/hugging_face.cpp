@@ -160,12 +160,12 @@ void read_bert(const HfKeys& keys, std::string_view type, ModelConfig& config) {
     keys.expect("hidden_act", "gelu", "RoBERTa's head");
 }
 
-void spell_bert(ModelConfig& model) {
+void canonicalize_bert(ModelConfig& model) {
   auto& options = model.as<BertOptions>();
   options.intermediate = transformer_options(options).intermediate;
   options.mask_token = 1;
   options.pad_token = 0;
-  spell_head(options);
+  canonicalize_head(options);
 }
 
 std::pair<std::string_view, std::string_view> tied_of(const ModelConfig& model) {
@@ -184,7 +184,7 @@ const Exchange& bert_exchange() {
                                      .plain_name = bert_plain_name,
                                      .types = types,
                                      .read = read_bert,
-                                     .spell = spell_bert,
+                                     .canonicalize = canonicalize_bert,
                                      .tied = tied_of};
   return exchange;
 }

@@ -48,7 +48,7 @@ RowExchange::RowExchange(Blueprint& blueprint, std::int64_t experts, std::int64_
   const std::int64_t least =
       data_ranks_ * ((share + data_ranks_ - 1) / data_ranks_) * std::min(slots, local_experts());
   const auto wanted = static_cast<std::int64_t>(
-      std::ceil(blueprint.options().expert_buffer * static_cast<double>(sent)));
+      std::ceil(blueprint.options().expert_capacity_factor * static_cast<double>(sent)));
   const std::int64_t most = data_ranks_ * share * tensor_ranks_ * std::min(slots, local_experts());
   capacity_ = std::clamp(wanted, least, std::max(least, most));
   imbalance_ = std::min(blueprint.options().expert_imbalance,
@@ -213,7 +213,8 @@ void RowExchange::check_rounds(const Plan& plan) const {
   fail(ExitCode::config,
        "{}: rank {} of its {} ranks got {} rows of a micro-batch and has memory for {}: they take "
        "{} rounds, and the bits of 16-bit weight gradients on GPUs depend on those, which "
-       "reproducibility: layout does not allow. Raise parallel.expert_buffer to at least {:.2f}; a "
+       "reproducibility: layout does not allow. Raise parallel.expert_capacity_factor to at least "
+       "{:.2f}; a "
        "resumed run has the same bits",
        name_, busiest, split_.ranks, most, capacity_, plan.rounds,
        std::ceil(100.0 * static_cast<double>(most) / static_cast<double>(even_)) / 100.0);

@@ -209,7 +209,7 @@ void read_gemma(const HfKeys& keys, std::string_view /*type*/, ModelConfig& conf
   if (model.global_every == 0) model.rope_factor = 1;  // no layer uses it
 }
 
-void spell_gemma(ModelConfig& model) {
+void canonicalize_gemma(ModelConfig& model) {
   auto& options = model.as<GemmaOptions>();
   const TransformerOptions meant = transformer_options(options);
   options.kv_heads = meant.kv_heads;
@@ -235,7 +235,7 @@ const Exchange& gemma_exchange() {
                                      gemma_plain_name,
                                      types,
                                      read_gemma,
-                                     spell_gemma,
+                                     canonicalize_gemma,
                                      "model.embed_tokens.weight",
                                      "lm_head.weight"};
   return exchange;

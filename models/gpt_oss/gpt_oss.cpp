@@ -232,7 +232,7 @@ void read_gpt_oss(const HfKeys& keys, std::string_view /*type*/, ModelConfig& co
   read_rope(keys, model);
 }
 
-void spell_gpt_oss(ModelConfig& model) {
+void canonicalize_gpt_oss(ModelConfig& model) {
   auto& options = model.as<GptOssOptions>();
   const TransformerOptions meant = transformer_options(options);
   options.kv_heads = meant.kv_heads;
@@ -250,8 +250,8 @@ void spell_gpt_oss(ModelConfig& model) {
 const Exchange& gpt_oss_exchange() {
   static constexpr std::array<std::string_view, 1> types{"gpt_oss"};
   static constexpr Exchange exchange{
-      gpt_oss_names, gpt_oss_config, gpt_oss_plain_name,          types,
-      read_gpt_oss,  spell_gpt_oss,  "model.embed_tokens.weight", "lm_head.weight"};
+      gpt_oss_names, gpt_oss_config,       gpt_oss_plain_name,          types,
+      read_gpt_oss,  canonicalize_gpt_oss, "model.embed_tokens.weight", "lm_head.weight"};
   return exchange;
 }
 

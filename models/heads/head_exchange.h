@@ -29,7 +29,7 @@ void read_head(const HfKeys& keys, Options& options) {
 }
 // Keys that the head leaves without effect, for comparisons of models.
 template <typename Options>
-void spell_head(Options& options) {
+void canonicalize_head(Options& options) {
   const Options plain;
   options.head = head_kind(options);
   const HeadChoice head = head_choice(options);

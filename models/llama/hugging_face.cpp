@@ -435,7 +435,7 @@ void read_llama(const HfKeys& keys, std::string_view type, ModelConfig& config) 
   read_rope(keys, type, model);
 }
 
-void spell_llama(ModelConfig& model) {
+void canonicalize_llama(ModelConfig& model) {
   auto& options = model.as<LlamaOptions>();
   const TransformerOptions meant = transformer_options(options);
   options.kv_heads = meant.kv_heads;
@@ -460,7 +460,7 @@ void spell_llama(ModelConfig& model) {
   options.context = 0;
   options.pad_token = 0;
   if (!head_choice(options).is_language()) options.tied_head = false;  // it has no token table
-  spell_head(options);
+  canonicalize_head(options);
 }
 
 }  // namespace
@@ -474,7 +474,7 @@ const Exchange& llama_exchange() {
                                      llama_plain_name,
                                      types,
                                      read_llama,
-                                     spell_llama,
+                                     canonicalize_llama,
                                      "model.embed_tokens.weight",
                                      "lm_head.weight"};
   return exchange;

@@ -13,7 +13,7 @@ Chain mlp_chain(const MlpOptions& options, const HeadChoice& head) {
     const std::string name = fmt::format("convolutions.{}", i);
     chain.push_back(in_scope<SequenceLayer>(name, name, [=](Sequence& sequence) {
       if (i == 0) sequence.of_batch(1, options.length, options.channels);
-      sequence.convolution("convolution", options.convolutions[i], options.taps, 2,
+      sequence.convolution("convolution", options.convolutions[i], options.kernel_size, 2,
                            {.signals = true});
       sequence.norm("norm");
     }));
@@ -41,7 +41,9 @@ std::vector<config::Field> mlp_fields() {
       MLP_FIELD(channels, IntegerRange{1, 4096}, "channels of the input; of a table: its columns"),
       MLP_FIELD(convolutions, (IntegerRange{1, 65536, {0, 16}}),
                 "channels of the convolutions along a signal; each halves it"),
-      MLP_FIELD(taps, IntegerRange{1, 1023}, "width of their windows, an odd number"),
+      config::renamed(
+          MLP_FIELD(kernel_size, IntegerRange{1, 1023}, "width of their windows, an odd number"),
+          "model.taps"),
       MLP_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}), "widths of the dense layers but the last"),
       MLP_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
                 "dropout probability"),
@@ -53,8 +55,9 @@ void check_mlp(const config::Subject& subject) {
     refuse(subject, "data.path", "packed shards hold no tables; name files by data.files");
   const auto& model = subject.config.model.as<MlpOptions>();
   check_head(subject, head_choice(model), /*of_texts=*/false);
-  if (model.taps % 2 == 0)
-    refuse(subject, "model.taps", "{} has no middle; use {}", model.taps, model.taps + 1);
+  if (model.kernel_size % 2 == 0)
+    refuse(subject, "model.kernel_size", "{} has no middle; use {}", model.kernel_size,
+           model.kernel_size + 1);
   if (!model.convolutions.empty() && model.length == 1)
     refuse(subject, "model.convolutions",
            "of a table (model.length: 1), whose columns have no order; use [], or set model.length "

@@ -19,7 +19,7 @@ struct MlpOptions {
   std::int64_t length = 1;  // of signals; tables: 1
   std::int64_t channels = 3;
   std::vector<std::int64_t> convolutions = {};
-  std::int64_t taps = 5;
+  std::int64_t kernel_size = 5;
   std::vector<std::int64_t> dense = {128, 64};
   double dropout = 0;
   HeadKind head = HeadKind::automatic;

@@ -190,10 +190,10 @@ void read_resnet(const HfKeys& keys, std::string_view /*type*/, ModelConfig& con
 }
 
 // The weights fit any image size.
-void spell_resnet(ModelConfig& model) {
+void canonicalize_resnet(ModelConfig& model) {
   auto& options = model.as<ResNetOptions>();
   options.image_size = options.image_width = 0;
-  spell_head(options);
+  canonicalize_head(options);
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ void spell_resnet(ModelConfig& model) {
 const Exchange& resnet_exchange() {
   static constexpr std::array<std::string_view, 1> types{"resnet"};
   static constexpr Exchange exchange{
-      resnet_names, resnet_config,  resnet_plain_name, types, read_resnet, spell_resnet, "",
+      resnet_names, resnet_config,  resnet_plain_name, types, read_resnet, canonicalize_resnet, "",
       "",           resnet_counters};
   return exchange;
 }

@@ -37,7 +37,7 @@ struct NamePair {
   // Hugging Face has (out, in, height, width), we have (out, height, width, in). Only with a single
   // tensor.
   bool filters = false;
-  // Of each expert's outputs Hugging Face has a gate and its value in turns, we have all gates,
+  // Of each expert's outputs Hugging Face has a gate and its value alternating, we have all gates,
   // then all values. Only with a single tensor.
   bool interleaved = false;
   Shape our_shape{};  // if it does not follow from hf: the same values in another shape
@@ -105,7 +105,7 @@ struct Exchange {
   void (*read)(const HfKeys& keys, std::string_view type, ModelConfig& model) = nullptr;
   // Resolves every "auto", and picks one value among those that mean the same function of the same
   // weights; null: nothing to do.
-  void (*spell)(ModelConfig& model) = nullptr;
+  void (*canonicalize)(ModelConfig& model) = nullptr;
   // Their names of the token table, and of the head that may be tied to it; empty: no tokens.
   std::string_view tokens{}, head{};
   // Their batch counters of running statistics, i64 scalars; null: none.

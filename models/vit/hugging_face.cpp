@@ -135,11 +135,11 @@ void read_vit(const HfKeys& keys, std::string_view type, ModelConfig& config) {
   keys.ignore("tie_word_embeddings");
 }
 
-void spell_vit(ModelConfig& model) {
+void canonicalize_vit(ModelConfig& model) {
   auto& options = model.as<VitOptions>();
   options.intermediate = transformer_options(options).intermediate;
   options.image_width = options.width_of_images();
-  spell_head(options);
+  canonicalize_head(options);
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ void spell_vit(ModelConfig& model) {
 const Exchange& vit_exchange() {
   static constexpr std::array<std::string_view, 2> types{"vit", "deit"};
   static constexpr Exchange exchange{
-      vit_names, vit_config, vit_plain_name, types, read_vit, spell_vit, "", ""};
+      vit_names, vit_config, vit_plain_name, types, read_vit, canonicalize_vit, "", ""};
   return exchange;
 }
 

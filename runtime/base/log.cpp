@@ -28,9 +28,10 @@ namespace trireme::log {
 namespace {
 
 std::atomic<int> rank_of_process{0};
+std::atomic<bool> details_shown{false};
 
-// The file of keep_in(), a copy of the console's output. One per process; all loggers write to it.
-// Buffers a few pages of lines until it is opened.
+// The file of keep_in(), a copy of the console's output with details. One per process; all loggers
+// write to it. Buffers a few pages of lines until it is opened.
 class LogFile : public spdlog::sinks::base_sink<std::mutex> {
  public:
   [[nodiscard]] static const std::shared_ptr<LogFile>& of_process();
@@ -118,7 +119,8 @@ bool is_level(std::string_view word) {
 }
 
 spdlog::level::level_enum level_for(int rank) {
-  const auto usual = rank == 0 ? spdlog::level::info : spdlog::level::warn;
+  const auto of_rank_0 = details_shown ? spdlog::level::debug : spdlog::level::info;
+  const auto usual = rank == 0 ? of_rank_0 : spdlog::level::warn;
   const char* const wanted = std::getenv("TRIREME_LOG");
   if (wanted == nullptr) return usual;
   // spdlog maps every unknown word to "off"; a misspelled level must not hide errors.
@@ -146,7 +148,11 @@ std::unique_ptr<spdlog::formatter> line_format(int rank, std::string_view start)
 }
 
 void configure(spdlog::logger& logger, int rank) {
-  logger.set_level(level_for(rank));
+  const auto shown = level_for(rank);
+  const auto kept = rank == 0 ? std::min(shown, spdlog::level::debug) : shown;
+  logger.set_level(kept);
+  logger.sinks()[0]->set_level(shown);
+  logger.sinks()[1]->set_level(kept);
   logger.set_formatter(line_format(rank, ""));
   logger.sinks()[0]->set_formatter(line_format(rank, line_start(STDERR_FILENO)));
 }
@@ -170,6 +176,11 @@ void initialize(int rank) {
   const char* const wanted = std::getenv("TRIREME_LOG");
   if (rank == 0 && wanted != nullptr && !is_level(wanted))
     ignore_variable("TRIREME_LOG", "is not one of trace, debug, info, warn, error, critical, off");
+}
+
+void show_details() {
+  details_shown = true;
+  initialize(rank_of_process);
 }
 
 spdlog::logger& get(std::string_view subsystem) {

@@ -99,8 +99,8 @@ struct ParallelConfig {
   std::string hardware;   // a file, "" = none
   std::int64_t data = 0;  // 0 = auto: the rest of the rank count
   std::int64_t tensor = 1;
-  std::int64_t expert = 0;   // 0 = auto: parallel.tensor
-  double expert_buffer = 2;  // BuildOptions::expert_buffer
+  std::int64_t expert = 0;            // 0 = auto: parallel.tensor
+  double expert_capacity_factor = 2;  // BuildOptions::expert_capacity_factor
   double expert_imbalance = 1;
   std::int64_t pipeline = 1;
   std::int64_t context = 1;         // context-parallel ranks
@@ -290,7 +290,7 @@ struct Environment {
   int capability = 0;  // compute capability of the first GPU, 90 for 9.0; 0: not known
   // Number of each rank's host; empty: not known.
   std::vector<int> hosts{};
-  std::int64_t steps_done = 0;  // of the run that goes on: earlier sizes of its batch are past
+  std::int64_t steps_done = 0;  // of the run that resumes: earlier sizes of its batch are past
 };
 
 // The origin of each value, for messages of rules that run after reading.

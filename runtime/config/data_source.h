@@ -47,7 +47,7 @@ struct FieldSource {
   bool patches = false;         // samples are parts of the model's size
   double foreground_share = 0;  // of patches
   std::vector<double> flips{};  // probability along [slices,] rows, columns; empty = none
-  bool quarter_turns = false;   // of rows and columns
+  bool random_rot90 = false;    // of rows and columns
   std::vector<double> brightness{}, noise{};  // amount, probability; empty = none
   std::int64_t window = 0;                    // steps of the axis T; 0 = all
   std::int64_t window_stride = 1;
@@ -82,7 +82,7 @@ struct FieldSource {
   }
   // Whether a sample differs from pass to pass.
   [[nodiscard]] bool varies() const {
-    return patches || quarter_turns || !flips.empty() || !brightness.empty() || !noise.empty();
+    return patches || random_rot90 || !flips.empty() || !brightness.empty() || !noise.empty();
   }
 };
 

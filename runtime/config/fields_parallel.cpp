@@ -19,9 +19,11 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.expert, (IntegerRange{1, 65536, {}, "auto"}),
             "ranks among which each layer's experts are divided, a multiple of tensor; auto = "
             "tensor"),
-      FIELD(parallel.expert_buffer, (NumberRange{1, 1e3}),
-            "rows that a rank with experts has memory for, in multiples of an even load; more are "
-            "computed in rounds"),
+      renamed(FIELD(parallel.expert_capacity_factor, (NumberRange{1, 1e3}),
+                    "rows that a rank with experts has memory for, in multiples of an even load; "
+                    "more are "
+                    "computed in rounds, none is dropped"),
+              "parallel.expert_buffer"),
       FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
             "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),

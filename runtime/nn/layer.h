@@ -107,7 +107,7 @@ struct BuildOptions {
   // group alone.
   int expert_data_ranks = 1;
   // Rows that a rank with experts has memory for, in even shares; more are computed in rounds.
-  double expert_buffer = 2;
+  double expert_capacity_factor = 2;
   // Of rows at ranks with experts, largest over mean: what a dry device assumes.
   double expert_imbalance = 1;
   SpatialSplit spatial{};  // of the same ranks, with spatial parallelism

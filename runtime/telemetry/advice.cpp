@@ -38,16 +38,17 @@ constexpr std::array table = {
     Advice{exposed_comm, [](Facts run) { return run.ranks > 1; }, "use fewer ranks"},
     Advice{late_messages, [](Facts run) { return run.ranks > 1 && run.hosts != 1; },
            "look at the network of that rank's host: trireme doctor measures every link"},
-    Advice{late_messages, [](Facts run) { return run.ranks > 1 && run.hosts == 1; },
-           "all ranks are on one host, so look at its other programs and at how ranks are bound to "
-           "cores"},
+    Advice{
+        late_messages, [](Facts run) { return run.ranks > 1 && run.hosts == 1; },
+        "all ranks are on one host, so look at its other processes and at how ranks are bound to "
+        "cores"},
     Advice{bubble, [](Facts run) { return run.pipeline > 1; },
            "raise train.global_batch (changes the training) or lower parallel.pipeline"},
     Advice{bubble, [](Facts run) { return run.pipeline > 1 && !run.zero_bubble; },
            "try parallel.schedule: zero-bubble"},
     Advice{uneven_stages, [](Facts run) { return run.pipeline > 1; },
            "trireme plan shows how the layers are cut; if its stages are even, look at the clock, "
-           "heat and other programs of that rank's host"},
+           "heat and other processes of that rank's host"},
     Advice{data_wait, always, "raise data.workers or data.prefetch"},
     Advice{data_wait, always, "put the data on faster storage"},
     Advice{small_cache, always,
@@ -57,7 +58,7 @@ constexpr std::array table = {
     Advice{data_wait_of_rank, [](Facts run) { return run.ranks > 1; },
            "look at the storage of that rank's host: trireme doctor measures it"},
     Advice{straggler, [](Facts run) { return run.ranks > 1; },
-           "look at the clock, heat and other programs of that rank's host: trireme doctor "
+           "look at the clock, heat and other processes of that rank's host: trireme doctor "
            "compares ranks"},
     Advice{
         unbalanced_experts, [](Facts run) { return run.ranks > 1; },
@@ -108,11 +109,11 @@ std::span<const Advice> all_advice() {
   return table;
 }
 
-std::string advice_for(Bottleneck trouble, const RunFacts& facts) {
+std::string advice_for(Bottleneck bottleneck, const RunFacts& facts) {
   std::string text;
   std::size_t last = 0;  // position of the last separator
   for (const Advice& advice : table) {
-    if (advice.trouble != trouble || !advice.fits(facts)) continue;
+    if (advice.bottleneck != bottleneck || !advice.fits(facts)) continue;
     if (!text.empty()) {
       last = text.size();
       text += ", ";

@@ -38,7 +38,7 @@ struct RunFacts {
   std::int64_t micro_batch = 0;   // the same
   bool uneven_batch = false;      // data ranks hold different numbers of micro-batches
   int hosts = 0;                  // 0: unknown
-  // Cores used by other programs on the host where they used most; below 0: unknown.
+  // Cores used by other processes on the host where they used most; below 0: unknown.
   double other_programs = -1;
   friend bool operator==(const RunFacts&, const RunFacts&) = default;
 };
@@ -74,7 +74,7 @@ enum class Bottleneck : std::uint8_t {
 };
 
 struct Advice {
-  Bottleneck trouble;
+  Bottleneck bottleneck;
   bool (*fits)(const RunFacts&);
   std::string_view text;  // an imperative without a full stop
 };
@@ -82,6 +82,6 @@ struct Advice {
 [[nodiscard]] std::span<const Advice> all_advice();
 
 // The applicable ones: "a, b or c"; empty if there are none.
-[[nodiscard]] std::string advice_for(Bottleneck trouble, const RunFacts& facts);
+[[nodiscard]] std::string advice_for(Bottleneck bottleneck, const RunFacts& facts);
 
 }  // namespace trireme

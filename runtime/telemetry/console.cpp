@@ -141,7 +141,7 @@ std::string format_summary(const RunSummary& summary, const ConsoleOptions& opti
                         totals.joules / static_cast<double>(totals.joule_items),
                         item.substr(0, item.size() - 1));
   }
-  return text + verdict_text(summary, options.facts) + "\n";
+  return text + end_of_run_text(summary, options.facts) + "\n";
 }
 
 Console::Console(const ConsoleOptions& options, int descriptor)

@@ -18,7 +18,7 @@ struct ConsoleOptions {
   std::int64_t steps = 0;      // the run's last step; for progress and the estimated time left
   std::int64_t log_every = 1;  // 0 = no lines
   ItemKind items = ItemKind::tokens;
-  RunFacts facts{};  // for the verdict's advice
+  RunFacts facts{};  // for the advice of the bottleneck analysis
 };
 
 // The time left is estimated from steps in `window`, and from evaluations and checkpoints in
@@ -35,7 +35,7 @@ struct ConsoleOptions {
                                           const ConsoleOptions& options, std::size_t width,
                                           const Pace& pace = {});
 // The run's work, its time split, the overlap of gradient reduction (if there was one), and the
-// verdict.
+// bottleneck.
 [[nodiscard]] std::string format_summary(const RunSummary& summary, const ConsoleOptions& options);
 // "12.3k", "4.56M": three significant digits.
 [[nodiscard]] std::string format_quantity(double value);

@@ -56,7 +56,7 @@ bool MachineLoad::disturbs() const {
 }
 
 std::string describe(const MachineLoad& load) {
-  std::string text = fmt::format("other programs used {:.1f} of {} core{}", load.others(),
+  std::string text = fmt::format("other processes used {:.1f} of {} core{}", load.others(),
                                  load.cores, load.cores == 1 ? "" : "s");
   constexpr double worth_telling = 0.05;  // cores; less is not reported
   if (load.stolen >= worth_telling)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether threads wait for cores, and the other load, from Linux' counters: the load check of a
-// run's verdict, `trireme bench`, `scale` and `doctor`.
+// run's bottleneck analysis, `trireme bench`, `scale` and `doctor`.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ struct MachineLoad {
   [[nodiscard]] bool disturbs() const;
 };
 
-// "other programs used 1.8 of 2 cores, and cores were waited for in 34 % of the time"
+// "other processes used 1.8 of 2 cores, and cores were waited for in 34 % of the time"
 [[nodiscard]] std::string describe(const MachineLoad& load);
 
 // Counts from its construction on; zeros if /proc does not report them.

@@ -115,9 +115,10 @@ constexpr std::array of_experts{
     StepMetric{{"expert_passes", "passes", gauge, whole,
                 "passes of micro-batches through layers whose experts several ranks share out"},
                traffic<&ExpertTraffic::passes>},
-    StepMetric{{"expert_passes_in_rounds", "passes", gauge, whole,
-                "of these, with more rows for a rank than parallel.expert_buffer has memory for"},
-               traffic<&ExpertTraffic::in_rounds>},
+    StepMetric{
+        {"expert_passes_in_rounds", "passes", gauge, whole,
+         "of these, with more rows for a rank than parallel.expert_capacity_factor has memory for"},
+        traffic<&ExpertTraffic::in_rounds>},
     StepMetric{{"expert_rows_off_rank", "1", gauge, exact,
                 "share of the experts' rows that leave their rank"},
                traffic<&ExpertTraffic::off_rank>},

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 namespace trireme {
 

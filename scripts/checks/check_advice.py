@@ -3,7 +3,7 @@
 """Checks that the first advice of a run gains what it promises.
 
 Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp) under settings with one known fault each,
-takes the first setting of the line "try:", trains with and without it in turns, and prints promised and measured share
+takes the first setting of the line "try:", trains with and without it alternating, and prints promised and measured share
 of the time. Faults of the environment (slow disk, slow link) are simulated by readers or messages that sleep
 (tests/launch/fixture/slow_calls.cpp). Needs a quiet machine with two cores.
 

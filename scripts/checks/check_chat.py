@@ -117,7 +117,7 @@ def check_own_template(style, make, template, own, special, trireme, conversatio
             sys.exit(f"{style[0]}, {variant}: conversation {number} differs:\n{messages}\n{ours}\n{theirs}")
         count += len(ours[0])
     lines.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
-                     '{"messages": [{"role": "stranger", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
+                     '{"messages": [{"role": "narrator", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
     refused = subprocess.run([*packer, str(lines), "--out", out, "--force"], capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and f"{lines}:2: " in refused.stderr and "no such role" in refused.stderr, refused
     print(f"the model's own template ({variant}), tokenizer in the style of {style[0]}: {count} tokens and their marks of {len(conversations)} conversations agree")

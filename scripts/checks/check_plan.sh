@@ -9,7 +9,7 @@
 #
 #   --model gpt|cnn      the model: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
-#   --rounds N           rounds of calibration and runs, in turns; the fastest lower quartile counts (default: 2)
+#   --rounds N           rounds of calibration and runs, alternating; the fastest lower quartile counts (default: 2)
 #   --steps N            steps of each run, without the first fifth (default: 30)
 #   --trireme FILE       the program (default: build/cpu/trireme)
 #   --keep DIR           put hardware file, plans and runs there and keep them
@@ -88,7 +88,7 @@ for ((round = 1; round <= rounds; ++round)); do
       ${settings:+$(options $settings)} >"$work/$name.$round.log" 2>&1 </dev/null ||
       die "$name failed: $(tail -n 3 "$work/$name.$round.log")"
   done < <(layouts)
-  grep -h "other programs disturbed" "$work/bench.$round.log" >&2 || true
+  grep -h "other processes disturbed" "$work/bench.$round.log" >&2 || true
   say "round $round of $rounds: done after $SECONDS s"
 done
 

@@ -121,7 +121,7 @@ volumes-half    2 model.family=unet parallel.spatial=[2,1,1] precision=bf16 mode
 pixels          2 model.family=deepcam parallel.spatial=[1,2,1] train.global_batch=4 train.steps=2
 pixels-zero     4 model.family=deepcam parallel.spatial=[1,2,1] parallel.data=2 parallel.zero=3
 experts         2 experts parallel.data=2 parallel.expert=2 train.eval_every=2
-experts-buffer  2 experts parallel.data=2 parallel.expert=2 parallel.expert_buffer=1 parallel.zero=1
+experts-buffer  2 experts parallel.data=2 parallel.expert=2 parallel.expert_capacity_factor=1 parallel.zero=1
 experts-zero    4 experts parallel.data=4 parallel.expert=2 parallel.zero=3 train.recompute=full
 experts-tensor  4 experts parallel.data=2 parallel.tensor=2 parallel.expert=4 parallel.sequence=true train.recompute=selective
 experts-pipe    4 experts parallel.pipeline=2 parallel.data=2 parallel.expert=2 parallel.schedule=zero-bubble precision=bf16

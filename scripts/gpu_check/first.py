@@ -144,7 +144,8 @@ def layouts(check):
 def memory(check):
     """Memory that the driver allocated, compared with the plan; each run prints both."""
     run = train(check, {"precision": "bf16", "parallel.zero": 1}, ranks_of(check))
-    found = re.search(r"predicted / measured: ([\d.]+) / ([\d.]+) MiB", run.output)
+    with open(os.path.join(run.directory, "console.log"), encoding="utf-8") as log:
+        found = re.search(r"predicted / measured: ([\d.]+) / ([\d.]+) MiB", log.read())
     if not found:
         return failed("the run does not print its buffers")
     planned, held = map(float, found.groups())

@@ -72,6 +72,17 @@ TEST_F(LogTest, EnvironmentSetsTheLevelOfEveryRank) {
   EXPECT_THAT(printed_by([] { log::get("train").warn("hidden"); }), IsEmpty());
 }
 
+TEST_F(LogTest, DetailsAreShownOnRequestByRank0) {
+  log::initialize(0);
+  EXPECT_THAT(printed_by([] { log::get("train").debug("detail"); }), IsEmpty());
+
+  log::show_details();
+
+  EXPECT_THAT(printed_by([] { log::get("train").debug("detail"); }), HasSubstr("detail"));
+  log::initialize(3);
+  EXPECT_THAT(printed_by([] { log::get("train").debug("detail"); }), IsEmpty());
+}
+
 TEST_F(LogTest, MisspelledLevelDoesNotSilenceTheRun) {
   setenv("TRIREME_LOG", "verbose", 1);
   log::initialize(0);
@@ -107,7 +118,7 @@ TEST_F(LogTest, AKeptLogHasEarlierLinesTheLoggersAndTheConsolesInOneForm) {
     log::get("kept").warn("before");
     log::keep_in(path);
     log::get("kept").info("after");
-    log::get("kept").debug("not shown");
+    log::get("kept").debug("detail");
     log::keep(spdlog::level::err, "job", "first\nsecond\n");
   }));
   log::keep_in(place.file("another.log"));
@@ -117,6 +128,7 @@ TEST_F(LogTest, AKeptLogHasEarlierLinesTheLoggersAndTheConsolesInOneForm) {
   EXPECT_THAT(test::read_text(path), MatchesRegex("of an earlier start\n(.*\n)?" + head +
                                                   "\\[warning\\] \\[0\\] \\[kept\\] before\n" +
                                                   head + "\\[info\\] \\[0\\] \\[kept\\] after\n" +
+                                                  head + "\\[debug\\] \\[0\\] \\[kept\\] detail\n" +
                                                   head + "\\[error\\] \\[0\\] \\[job\\] first\n" +
                                                   head + "\\[error\\] \\[0\\] \\[job\\] second\n"));
 }

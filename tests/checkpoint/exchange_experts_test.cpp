@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Experts that Hugging Face's files hold transposed, gates and values in turns, whole or in MXFP4.
+// Experts that Hugging Face's files hold transposed, gates and values alternating, whole or in
+// MXFP4.
 #include <array>
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares our all-reduce with MPI's, in turns on the same ranks:
+// Compares our all-reduce with MPI's, alternating on the same ranks:
 //   mpirun -np 2 tests/all_reduce_bench [largest MiB=16] [rounds=15]
 // As in OSU's osu_allreduce, a batch has consecutive calls, and the slowest rank counts. Prints the
 // median of the rounds, and the ratio of the medians. Our sum has one order for all sizes

@@ -81,7 +81,7 @@ for ((run = 1; ; ++run)); do
   printf '%s\n' "$output"
   if [[ $took -ge $seconds && ($got -eq 124 || $got -eq 137) ]]; then  # 137 alone: a rank was killed
     if [[ -e $root/ranks && ! -s $root/ranks && $run -lt 3 ]]; then
-      echo "mpirun goes on without ranks: again"
+      echo "mpirun continues without ranks: again"
       continue
     fi
     cat "$root/ranks" 2>/dev/null

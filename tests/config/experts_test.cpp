@@ -146,18 +146,18 @@ TEST_F(ExpertRules, RanksThatShareExpertsHaveEquallyManyMicroBatches) {
 }
 
 TEST_F(ExpertRules, ABufferNeedsRowsThatTravel) {
-  accept({"parallel.expert_buffer=1", "parallel.expert=2"}, 4);
-  accept({"parallel.expert_buffer=4", "parallel.tensor=2"}, 2);
-  accept({"parallel.expert_buffer=2"}, 1);
+  accept({"parallel.expert_capacity_factor=1", "parallel.expert=2"}, 4);
+  accept({"parallel.expert_capacity_factor=4", "parallel.tensor=2"}, 2);
+  accept({"parallel.expert_capacity_factor=2"}, 1);
 
-  EXPECT_THAT(refused({"parallel.expert_buffer=4"}, 4),
-              AllOf(HasSubstr("parallel.expert_buffer"), HasSubstr("4 has no effect"),
+  EXPECT_THAT(refused({"parallel.expert_capacity_factor=4"}, 4),
+              AllOf(HasSubstr("parallel.expert_capacity_factor"), HasSubstr("4 has no effect"),
                     HasSubstr("parallel.expert resolves to one rank"),
                     HasSubstr("set parallel.expert above 1")));
-  EXPECT_THAT(refused({"parallel.expert_buffer=4", "model.experts=0"}, 4),
+  EXPECT_THAT(refused({"parallel.expert_capacity_factor=4", "model.experts=0"}, 4),
               HasSubstr("the model has no experts"));
-  EXPECT_THAT(refused({"parallel.expert_buffer=0.5", "parallel.expert=2"}, 4),
-              HasSubstr("parallel.expert_buffer"));
+  EXPECT_THAT(refused({"parallel.expert_capacity_factor=0.5", "parallel.expert=2"}, 4),
+              HasSubstr("parallel.expert_capacity_factor"));
 }
 
 TEST_F(ExpertRules, AnAssumedImbalanceNeedsExperts) {

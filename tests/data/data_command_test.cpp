@@ -398,7 +398,7 @@ TEST_F(DataCommand, ABenchmarkBesideOtherProgramsSaysSo) {
       run_command("p=; for i in $(seq $(nproc)); do while :; do :; done & p=\"$p $!\"; done; " +
                   tool + " bench data " + out_ +
                   " --context 64 --rounds 1 --seconds 0.05 --h5py-script none 2>&1; kill $p; true"),
-      ExitCode::ok, {"other programs disturbed the measurement (other programs used"});
+      ExitCode::ok, {"other processes disturbed the measurement (other processes used"});
 }
 
 TEST_F(DataCommand, TokensOfMegatronAreVerifiedShownAndMeasured) {

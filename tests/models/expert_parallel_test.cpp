@@ -39,7 +39,7 @@ class ExpertParallel : public test::MpiTest, public testing::WithParamInterface<
             .training = true,
             .tensor = tensor,
             .experts = {.ranks = tensor.ranks, .rank = tensor.rank, .blocks = tensor.ranks},
-            .expert_buffer = GetParam().buffer,
+            .expert_capacity_factor = GetParam().buffer,
             .sequence = GetParam().sequence && tensor.ranks > 1,
             .recompute = GetParam().recompute,
             .split_backward = GetParam().split_backward};

@@ -97,7 +97,7 @@ TEST_P(MlpGradientTest, OfSignalsAndTables) {
       .length = length,
       .channels = channels,
       .convolutions = signals ? std::vector<std::int64_t>{4, 5} : std::vector<std::int64_t>{},
-      .taps = 3,
+      .kernel_size = 3,
       .dense = {6},
       .head = signals ? HeadKind::classes : HeadKind::values,
       .classes = 3,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A benchmark, run by hand: every convolution of ResNet-18, ResNet-50 (images of 224 x 224) and
 // configs/resnet_fashion.yaml in f32 on one core, by our direct kernels and by the linked oneDNN,
-// in turns. Prints milliseconds, the best of several, for forward, input gradient and weight
+// alternating. Prints milliseconds, the best of several, for forward, input gradient and weight
 // gradient, and how often each is faster by 10 %.
 #include <dnnl.h>
 

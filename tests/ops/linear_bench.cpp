@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A benchmark, run by hand: the linear layers of scripts/compare_pytorch.py's models in f32 on one
-// core, by our ops and by dnnl_sgemm, in turns. Prints GFLOP/s, the best of several, for forward
+// core, by our ops and by dnnl_sgemm, alternating. Prints GFLOP/s, the best of several, for forward
 // with a bias, input gradient, and weight gradient with a bias gradient (which dnnl_sgemm lacks).
 #include <dnnl.h>
 

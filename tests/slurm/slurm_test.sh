@@ -275,7 +275,7 @@ check_kill() {
 
 has_checkpoint() { compgen -G "$1/checkpoints/step_*[0-9]" >/dev/null; }
 check_restart() {
-  begin "a rank is killed, and the run goes on in the allocation"
+  begin "a rank is killed, and the run resumes in the allocation"
   go_on_briefly "$place/rank" "$trireme"
   TRIREME_BINARY=$place/rank TRIREME_RESTARTS=1 submit "${four_ranks[@]}" -- config.yaml "${long[@]}" --set checkpoint.every_steps=20
   wait_until 40 has_checkpoint "runs/$job" || complain "a checkpoint"

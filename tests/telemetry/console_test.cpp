@@ -100,7 +100,7 @@ TEST(ConsoleFormat, ProgressShowsTheTimeSplitThatFits) {
   const StepTotals window = totals_of(last);
   const std::string whole =
       "step  500/1000  loss 2.5000  16.4k tokens/s  eta 2:05  compute 79 %  comm 10 %"
-      "  slower ranks 4 %  bubble 5 %  data 2 %";
+      "  slow ranks 4 %  bubble 5 %  data 2 %";
 
   EXPECT_EQ(format_progress(last, window, options, 200), whole);
   EXPECT_EQ(format_progress(last, window, options, 79), whole.substr(0, whole.find("  slower")));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 #include "runtime/telemetry/machine_load.h"
-#include "runtime/telemetry/verdict.h"
 
 namespace trireme {
 
@@ -47,7 +47,7 @@ using HostLoads = std::vector<std::pair<std::string, MachineLoad>>;
 [[nodiscard]] HostLoads load_of_hosts(std::span<const RankLoad> by_rank);
 // Over the job. Collective; blocks the host.
 [[nodiscard]] HostLoads load_of_hosts(Communicator& world, const MachineLoad& own);
-// The host of load_of_hosts() that lost the largest part to other programs.
+// The host of load_of_hosts() that lost the largest part to other processes.
 [[nodiscard]] HostLoad most_loaded(Communicator& world, const MachineLoad& own);
 
 }  // namespace trireme

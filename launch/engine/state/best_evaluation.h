@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best evaluation of a run by checkpoint.keep_best, stored with the state after every step, so
-// that a run that goes on judges as one that was never interrupted.
+// that a run that resumes judges as one that was never interrupted.
 #pragma once
 
 #include <cstdint>

@@ -134,7 +134,7 @@ void Checkpointing::note_failure(const SaveReport& report) {
   if (failed_ < limit || trained_) return;
   fail(unsaved_exit,
        "checkpoint.failed_limit: {} save(s) in a row failed, the last of {}; the run ends before "
-       "more work is lost; when checkpoints can be written again, the same command goes on from "
+       "more work is lost; when checkpoints can be written again, the same command resumes from "
        "the newest",
        failed_, problem_);
 }

@@ -255,7 +255,7 @@ HeldState look(const Config& config, const StartRequest& request) {
   held.checkpoints = !list_checkpoints(RunDirectory::checkpoints_in(directory)).empty();
   held.overwrite = request.overwrite && !is_restart();
   if (request.overwrite && !held.overwrite && contents.run)
-    log::get("train").info("restarted: --overwrite was already applied, the run goes on");
+    log::get("train").info("restarted: --overwrite was already applied, the run resumes");
   if (held.overwrite || !held.weights) return held;
   look_at_weights(RunDirectory::weights_in(directory), held);
   if (!held.checkpoints) held.differences = differences_from_stored(config);

@@ -20,7 +20,7 @@ struct StartRequest {
   bool overwrite = false;  // replace the run that the directory holds
 };
 
-// `config` with a number for run.seed: clock: that of the run in run.directory, which goes on, or
+// `config` with a number for run.seed: clock: that of the run in run.directory, which resumes, or
 // one that rank 0 draws. Does nothing to a config with a number. Collective.
 [[nodiscard]] Config with_drawn_seed(const RankProcess& process, Config config,
                                      const StartRequest& request = {});

@@ -81,10 +81,10 @@ std::string headline_html(std::span<const Headline> numbers) {
   return text.empty() ? "" : "<div class=\"headline\">\n" + text + "</div>\n";
 }
 
-std::string verdict_html(std::string_view verdict, std::string_view details) {
-  if (verdict.empty()) return {};
-  return fmt::format("<p class=\"verdict\"><strong>bottleneck: {}</strong>{}{}</p>\n",
-                     escaped(verdict), details.empty() ? "" : "\n", escaped(details));
+std::string bottleneck_html(std::string_view bottleneck, std::string_view details) {
+  if (bottleneck.empty()) return {};
+  return fmt::format("<p class=\"bottleneck\"><strong>bottleneck: {}</strong>{}{}</p>\n",
+                     escaped(bottleneck), details.empty() ? "" : "\n", escaped(details));
 }
 
 std::string failures_html(std::span<const Failure> failures) {

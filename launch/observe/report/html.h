@@ -32,8 +32,8 @@ struct Headline {
   std::string number, meaning;  // text
 };
 [[nodiscard]] std::string headline_html(std::span<const Headline> numbers);
-// The verdict and its details, both as text; empty without a verdict.
-[[nodiscard]] std::string verdict_html(std::string_view verdict, std::string_view details);
+// The bottleneck and its details, both as text; empty without a bottleneck.
+[[nodiscard]] std::string bottleneck_html(std::string_view bottleneck, std::string_view details);
 // The list of what went wrong; empty for none.
 struct Failure {
   std::string who, what;  // text; `who` may be empty

@@ -56,7 +56,7 @@ ordered_json describe(const RunData& run) {
       {"lost_seconds", all.lost.seconds},
       {"remaining_seconds", figures.remaining_seconds},
       {"time", shares_of_time(run)},
-      {"verdict", verdict_of(run)},
+      {"verdict", bottleneck_of(run)},
       {"not_finite", {{"count", all.non_finite.count}, {"first", all.non_finite.first}}},
       {"warnings", json_events(all.warnings)},
       {"skipped", json_events(all.skipped)},

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/telemetry/verdict/run_fold.h"
+#include "runtime/telemetry/bottleneck/run_fold.h"
 
 namespace trireme::report {
 
@@ -27,7 +27,7 @@ struct RankHistory {
   int ranks_per_row = 1;        // of the windows
   int ranks_of_last_start = 0;  // number in its windows
   std::int64_t broken = 0, first_broken = 0;
-  RunFold fold{};  // input of the verdict
+  RunFold fold{};  // input of the bottleneck analysis
 };
 
 // Raises ExitCode::data if the file cannot be read.

@@ -45,7 +45,7 @@ struct RunData {
 [[nodiscard]] std::vector<RunData> read_runs(std::span<const std::string> places,
                                              std::optional<Error>& unread);
 
-// For the verdict: over all steps in the metrics.
+// For the bottleneck analysis: over all steps in the metrics.
 [[nodiscard]] RunSummary summary_of(const RunData& run);
 // The same from the ranks' own times, if they are known, with the stops between starts.
 [[nodiscard]] RunSummary times_of(const RunData& run);

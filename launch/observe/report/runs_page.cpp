@@ -85,9 +85,9 @@ std::string checkpoints_table(const RunData& run) {
 }
 
 // The main statement, and the rest.
-std::pair<std::string, std::string> verdict_parts(const RunData& run) {
+std::pair<std::string, std::string> bottleneck_parts(const RunData& run) {
   constexpr std::string_view mark = "bottleneck: ";
-  const std::string text = verdict_of(run);
+  const std::string text = bottleneck_of(run);
   const std::size_t at = text.find(mark);
   if (at == std::string::npos) return {};
   const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -121,9 +121,9 @@ std::string time_bar(const RunData& run) {
 
 // A run's section without its title; `choice` is placed above the charts.
 std::string run_section(const RunData& run, std::size_t index, const std::string& choice) {
-  const auto [verdict, details] = verdict_parts(run);
-  return failures_html({&run, 1}) + headline(run) + verdict_html(verdict, details) + time_bar(run) +
-         facts_list(run) + remarks_list(run) + choice +
+  const auto [bottleneck, details] = bottleneck_parts(run);
+  return failures_html({&run, 1}) + headline(run) + bottleneck_html(bottleneck, details) +
+         time_bar(run) + facts_list(run) + remarks_list(run) + choice +
          fmt::format("<div id=\"run-{}\"></div>\n", index) + events_table(run.metrics) +
          loads_table(run.metrics)
              .folded_html(fmt::format("Load of experts at step {}", run.metrics.loads_step)) +
@@ -139,12 +139,12 @@ std::string axis_choice(Alignment alignment) {
 }
 
 std::string comparison(std::span<const RunData> runs) {
-  std::string verdicts;
+  std::string bottlenecks;
   for (const RunData& run : runs)
-    if (const std::string first = verdict_parts(run).first; !first.empty())
-      verdicts += fmt::format("<li><b>{}</b> {}</li>\n", escaped(run.name), escaped(first));
+    if (const std::string first = bottleneck_parts(run).first; !first.empty())
+      bottlenecks += fmt::format("<li><b>{}</b> {}</li>\n", escaped(run.name), escaped(first));
   return comparison_of(runs).html("Runs") +
-         (verdicts.empty() ? "" : "<ul class=\"verdicts\">\n" + verdicts + "</ul>\n");
+         (bottlenecks.empty() ? "" : "<ul class=\"bottlenecks\">\n" + bottlenecks + "</ul>\n");
 }
 
 std::string differences_tables(std::span<const RunData> runs) {

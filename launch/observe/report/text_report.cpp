@@ -296,7 +296,7 @@ std::vector<Fact> facts_of(const RunData& run) {
   facts.push_back({"compute", compute_text(run, figures)});
   facts.push_back({"memory", memory_text(run.figures, times_of(run).peak_memory_bytes)});
   if (all.steps > 0) {
-    // Otherwise the verdict has it, with the ranks' times.
+    // Otherwise the bottleneck analysis has it, with the ranks' times.
     if (run.ranks.fold.steps() == 0)
       facts.push_back({"time", time_text(summary_of(run), all.totals[TimePart::core_wait])});
     facts.push_back({"goodput", goodput_text(all, figures)});
@@ -315,10 +315,10 @@ std::vector<Fact> facts_of(const RunData& run) {
   return facts;
 }
 
-std::string verdict_of(const RunData& run) {
+std::string bottleneck_of(const RunData& run) {
   const RunFold& ranks = run.ranks.fold;
-  if (ranks.steps() > 0) return verdict_text(times_of(run), ranks.facts());
-  return run.metrics.steps > 0 ? verdict(summary_of(run), run.facts) : std::string();
+  if (ranks.steps() > 0) return end_of_run_text(times_of(run), ranks.facts());
+  return run.metrics.steps > 0 ? bottleneck_text(summary_of(run), run.facts) : std::string();
 }
 
 Table loads_table(const MetricsHistory& all) {
@@ -333,7 +333,7 @@ std::string text_report(const RunData& run) {
   std::string text = fmt::format("{:<12} {}\n", "run", run.directory);
   for (const Fact& fact : facts_of(run))
     text += fmt::format("{:<12} {}\n", fact.name, fact.text);
-  if (const std::string found = verdict_of(run); !found.empty()) text += found + "\n";
+  if (const std::string found = bottleneck_of(run); !found.empty()) text += found + "\n";
   if (!run.metrics.loads.empty())
     text += fmt::format("load of experts at step {}:\n{}", run.metrics.loads_step,
                         loads_table(run.metrics).text());

@@ -31,7 +31,7 @@ struct Fact {
 };
 [[nodiscard]] std::vector<Fact> facts_of(const RunData& run);
 // "bottleneck: ..."; empty if no step was reported.
-[[nodiscard]] std::string verdict_of(const RunData& run);
+[[nodiscard]] std::string bottleneck_of(const RunData& run);
 
 // Everything above, and the remarks.
 [[nodiscard]] std::string text_report(const RunData& run);

@@ -18,9 +18,9 @@
 #include "runtime/base/json.h"
 #include "runtime/checkpoint/directory.h"
 #include "runtime/checkpoint/files/names.h"
+#include "runtime/telemetry/bottleneck/rank_lines.h"
 #include "runtime/telemetry/run_directory.h"
 #include "runtime/telemetry/time_left.h"
-#include "runtime/telemetry/verdict/rank_lines.h"
 
 namespace trireme::top {
 namespace {

@@ -172,7 +172,7 @@ class Ablation {
   bool start_some() {
     draw_order();
     std::vector<studies::StudyRun> wave;
-    for (std::size_t left = pending_.size(); left > 0 && jobs_.has_room(); --left) {
+    for (std::size_t left = pending_.size(); left > 0 && jobs_.can_start(); --left) {
       Task task = std::move(pending_.front());
       pending_.pop_front();
       if (is_held(task)) {

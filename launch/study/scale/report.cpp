@@ -176,8 +176,8 @@ std::string doubt_of(const Study& study, std::span<const Row> rows, const Row& r
   return doubt.empty() ? doubt : "; this is unsure: " + doubt;
 }
 
-std::vector<std::string> verdicts_on(const Study& study, std::span<const Row> rows) {
-  std::vector<std::string> verdicts;
+std::vector<std::string> bottlenecks_on(const Study& study, std::span<const Row> rows) {
+  std::vector<std::string> bottlenecks;
   for (const Mode mode : {Mode::weak, Mode::strong, Mode::fixed_loss}) {
     const Row* const row = largest_of(rows, mode);
     if (row == nullptr) continue;
@@ -192,9 +192,9 @@ std::vector<std::string> verdicts_on(const Study& study, std::span<const Row> ro
       text += fmt::format(", and loses most by {} ({:.1f} % of a step)",
                           loss_titles[static_cast<std::size_t>(most - loss.parts.begin())],
                           100 * *most / row->parts[TimePart::period]);
-    verdicts.push_back(text + doubt_of(study, rows, *row));
+    bottlenecks.push_back(text + doubt_of(study, rows, *row));
   }
-  return verdicts;
+  return bottlenecks;
 }
 
 std::vector<std::string> remarks_on(std::span<const Row> rows) {
@@ -219,7 +219,7 @@ std::vector<std::string> remarks_on(std::span<const Row> rows) {
   }
   if (waited)
     remarks.push_back(
-        "threads waited for cores because other programs or ranks used them; measure again on "
+        "threads waited for cores because other processes or ranks used them; measure again on "
         "cores of your own");
   return remarks;
 }
@@ -336,8 +336,8 @@ std::string text_report(const Study& study, std::span<const Row> rows) {
   if (std::ranges::any_of(rows, [](const Row& row) { return row.place.shares_cores(); })) {
     text += fmt::format("* {}\n", shared_cores_note);
   }
-  for (const std::string& verdict : verdicts_on(study, rows))
-    text += "bottleneck: " + verdict + "\n";
+  for (const std::string& bottleneck : bottlenecks_on(study, rows))
+    text += "bottleneck: " + bottleneck + "\n";
   for (const std::string& remark : remarks_on(rows))
     text += "note: " + remark + "\n";
   return text + describe_place(study, rows) + "\n";

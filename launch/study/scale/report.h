@@ -34,7 +34,8 @@ inline constexpr std::string_view shared_cores_note =
 
 // For each mode the efficiency at the most ranks, and the largest loss; empty if only the base has
 // an efficiency. Says why one is unsure: one run, or runs of less than a second.
-[[nodiscard]] std::vector<std::string> verdicts_on(const Study& study, std::span<const Row> rows);
+[[nodiscard]] std::vector<std::string> bottlenecks_on(const Study& study,
+                                                      std::span<const Row> rows);
 // The point of `mode` with most ranks, the fastest of several; null if only the base has an
 // efficiency.
 [[nodiscard]] const Row* largest_of(std::span<const Row> rows, Mode mode);

@@ -187,8 +187,8 @@ std::string html_report(const Study& study, std::span<const Row> rows) {
     body += fmt::format("<p>* {}</p>\n", shared_cores_note);
   const std::vector<std::string> remarks = remarks_on(rows);
   body = failures(rows) + headline(study, rows) +
-         report::verdict_html(
-             fmt::format("{}", fmt::join(verdicts_on(study, rows), "; ")),
+         report::bottleneck_html(
+             fmt::format("{}", fmt::join(bottlenecks_on(study, rows), "; ")),
              remarks.empty() ? "" : "Some of these figures are doubtful: see below the tables.") +
          fmt::format(
              "<p>{}; {} steps per run{}; {} runs per point, in {} order.</p>\n<p>{}</p>\n"

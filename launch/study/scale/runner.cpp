@@ -53,7 +53,7 @@ class Sweep {
     std::vector<Run> pending = plan();
     std::ranges::reverse(pending);
     result_.interrupted = jobs_.run([&] {
-      for (; !pending.empty() && jobs_.has_room(); pending.pop_back())
+      for (; !pending.empty() && jobs_.can_start(); pending.pop_back())
         start(pending.back());
       return !pending.empty();
     });

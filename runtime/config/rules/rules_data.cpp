@@ -170,10 +170,10 @@ void check_patches(const Subject& subject) {
   check_amount(subject, "data.brightness", data.brightness);
   check_amount(subject, "data.noise", data.noise);
   if (!data.varies()) return;
-  const bool moves = data.patches || !data.flips.empty() || data.quarter_turns;
+  const bool moves = data.patches || !data.flips.empty() || data.random_rot90;
   const std::string_view key = data.patches               ? "data.patches"
                                : !data.flips.empty()      ? "data.flips"
-                               : data.quarter_turns       ? "data.quarter_turns"
+                               : data.random_rot90        ? "data.random_rot90"
                                : !data.brightness.empty() ? "data.brightness"
                                                           : "data.noise";
   if (moves && subject.family().targets(subject.config.model).is_value_map())

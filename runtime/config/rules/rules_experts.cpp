@@ -30,10 +30,11 @@ std::string fitting(const Subject& subject) {
 }
 
 void check_buffer(const Subject& subject, std::int64_t ranks) {
-  const double buffer = subject.config.parallel.expert_buffer;
+  const double buffer = subject.config.parallel.expert_capacity_factor;
   const bool sent = ranks > 1 && subject.limits.experts.value > 0;
-  if (sent || buffer == ParallelConfig{}.expert_buffer) return;
-  refuse(subject, "parallel.expert_buffer", "{} has no effect, because no rows travel: {}", buffer,
+  if (sent || buffer == ParallelConfig{}.expert_capacity_factor) return;
+  refuse(subject, "parallel.expert_capacity_factor", "{} has no effect, because no rows travel: {}",
+         buffer,
          subject.limits.experts.value == 0
              ? "the model has no experts; remove it"
              : "parallel.expert resolves to one rank; remove it, or set parallel.expert above 1");

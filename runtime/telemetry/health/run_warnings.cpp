@@ -205,7 +205,8 @@ void RunWarnings::watch_rounds(const StepMetrics& metrics) {
   if (share > notable_rounds && may_warn(expert_rounds, metrics.time)) {
     warn(
         expert_rounds, metrics.step, metrics.time,
-        fmt::format("parallel.expert_buffer too small in {:.0f} % of the passes of steps {} to {}: "
+        fmt::format("parallel.expert_capacity_factor too small in {:.0f} % of the passes of steps "
+                    "{} to {}: "
                     "their rows were sent and computed in rounds, which takes longer; raise it, or "
                     "even the load (model.balance_loss, model.balance_rate)",
                     100 * share, metrics.step - round_steps_ + 1, metrics.step));

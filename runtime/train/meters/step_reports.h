@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/telemetry/bottleneck/rank_log.h"
 #include "runtime/telemetry/metrics.h"
-#include "runtime/telemetry/verdict/rank_log.h"
 #include "runtime/train/meters/time_split.h"
 
 namespace trireme {

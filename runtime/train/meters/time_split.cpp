@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/telemetry/verdict/rank_times.h"
+#include "runtime/telemetry/bottleneck/rank_times.h"
 
 namespace trireme {
 namespace {

@@ -123,7 +123,7 @@ TEST_F(PatchData, DependOnSeedEpochAndSampleAlone) {
   FieldOptions one = options();
   one.foreground_share = 0.5;
   one.flips = {0.5, 0.5, 0.5};
-  one.quarter_turns = true;
+  one.random_rot90 = true;
   one.brightness = {0.3, 0.5};
   one.noise = {0.1, 0.5};
   const FieldDataset data = open(one), again = open(one);
@@ -236,7 +236,7 @@ TEST_F(PatchData, FlipsAndTurnsMoveInputsAndMapsAlike) {
 
   // All eight symmetries of a square, times two of the slices, about equally often.
   one.flips = {0.5, 0.5, 0.5};
-  one.quarter_turns = true;
+  one.random_rot90 = true;
   const FieldDataset data = open(one);
   std::map<std::vector<float>, int> seen;
   for (std::int64_t epoch = 0; epoch < 1600; ++epoch) {
@@ -329,9 +329,9 @@ TEST_F(PatchData, RefuseByNameWhatDoesNotFit) {
           "at most 3 x 4 x 3");
   one.width = 3;
   EXPECT_EQ(open(one).size(), 4);
-  one.quarter_turns = true;
-  refused(ExitCode::config, "data.quarter_turns", "4 rows and 3 columns");
-  one.quarter_turns = false;
+  one.random_rot90 = true;
+  refused(ExitCode::config, "data.random_rot90", "4 rows and 3 columns");
+  one.random_rot90 = false;
   one.patches = false;
   refused(ExitCode::data, "b.h5", "all samples of a data set must have the same shape");
 }

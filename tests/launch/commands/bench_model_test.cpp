@@ -161,7 +161,7 @@ TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
       fmt::format("{} bench machine {} --seconds 0.5 --out {}", TRIREME_BINARY, config, out);
 
   const std::string beside = directory.path() + "/beside.sh";
-  // The other programs end with the command, even if the test fails.
+  // The other processes end with the command, even if the test fails.
   write_file(beside,
              "for i in 1 2 3; do sh -c 'while kill -0 '$$' 2>/dev/null; do i=0; "
              "while [ $i -lt 20000 ]; do i=$((i+1)); done; done' & done\n" +
@@ -170,7 +170,7 @@ TEST(BenchModel, RefusesToDescribeAMachineThatOthersUse) {
   const CommandResult refused = run_command(fmt::format("bash {} 2>&1", beside));
 
   EXPECT_EQ(refused.exit_code, 1) << refused.output;
-  EXPECT_NE(refused.output.find("here.yaml is not written, because other programs"),
+  EXPECT_NE(refused.output.find("here.yaml is not written, because other processes"),
             std::string::npos)
       << refused.output;
   EXPECT_FALSE(std::filesystem::exists(out));

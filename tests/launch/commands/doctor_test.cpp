@@ -149,7 +149,7 @@ TEST(DoctorJudges, OtherProgramsOnTheCoresAreANote) {
 
   ASSERT_EQ(findings.all().size(), 3U);
   EXPECT_EQ(findings.all()[0].severity, doctor::Severity::note);
-  EXPECT_EQ(findings.all()[0].text, "other programs used 1.8 of 2 cores on n1");
+  EXPECT_EQ(findings.all()[0].text, "other processes used 1.8 of 2 cores on n1");
   EXPECT_EQ(findings.all()[1].severity, doctor::Severity::fine);
   EXPECT_EQ(findings.all()[2].severity, doctor::Severity::note);
   EXPECT_THAT(findings.all()[2].text, HasSubstr("other virtual machines 6.0"));

@@ -184,7 +184,7 @@ TEST_F(WholePlan, ReportsMemoryStepTimeAndCost) {
   const std::string text = plan(gpt() + "--ranks 4 --set parallel.pipeline=2");
 
   EXPECT_THAT(text,
-              AllOf(HasSubstr("gpt2 of 218496 parameters in fp32 on 4 rank(s): data 2 x tensor 1 x "
+              AllOf(HasSubstr("gpt2 of 218 k parameters in fp32 on 4 rank(s): data 2 x tensor 1 x "
                               "pipeline 2"),
                     HasSubstr("a step: 512 tokens"), HasSubstr("4 micro-batches of 2"),
                     HasSubstr("stage 0 (2 ranks)"), HasSubstr("stage 1 (2 ranks)"),

@@ -57,7 +57,7 @@ TEST(ScaleReport, RunsThatVaryByMoreThanTheLossShowNone) {
   const auto rows = scale::attribute({{base, {run(1), run(1)}}, {point, {run(1), run(2)}}});
 
   EXPECT_EQ(rows[1].loss->interval->low, 0) << "not below";
-  EXPECT_THAT(scale::verdicts_on(small_study(), rows),
+  EXPECT_THAT(scale::bottlenecks_on(small_study(), rows),
               testing::ElementsAre("weak scaling is 66.7 % efficient on 2 ranks as data=2, but "
                                    "runs vary by as much, so this shows no loss"));
 }
@@ -77,15 +77,15 @@ TEST(ScaleReport, IntervalsHaveTheSameBracketsEverywhere) {
 TEST(ScaleReport, BeginsWithThreeNumbersAndAVerdict) {
   const scale::Study study = small_study();
   const std::vector<scale::Row> rows = drifting_rows();
-  const std::string verdict =
+  const std::string bottleneck =
       "weak scaling is 80.0 % efficient on 2 ranks as data=2, and loses most by compute slowdown "
       "(20.0 % of a step)";
 
   const std::string page = scale::html_report(study, rows);
 
-  EXPECT_THAT(scale::text_report(study, rows), HasSubstr("bottleneck: " + verdict + "\n"));
+  EXPECT_THAT(scale::text_report(study, rows), HasSubstr("bottleneck: " + bottleneck + "\n"));
   EXPECT_THAT(page, AllOf(HasSubstr("<b>80.0 %</b>"), HasSubstr("<b>6 of 6</b>"),
-                          HasSubstr("<strong>bottleneck: " + verdict + "</strong></p>")));
+                          HasSubstr("<strong>bottleneck: " + bottleneck + "</strong></p>")));
   EXPECT_LT(page.find("class=\"headline\""), page.find("<table>"));
   EXPECT_THAT(scale::html_report(study, std::vector{rows[0]}),
               Not(HasSubstr("class=\"headline\"")));
@@ -108,12 +108,12 @@ TEST(ScaleReport, ContentionIsACauseAndShortRunsAreUnsure) {
   EXPECT_NEAR(rows[1].loss->parts[4], 0.009, 1e-12);
   EXPECT_NEAR(std::accumulate(rows[1].loss->parts.begin(), rows[1].loss->parts.end(), 0.0),
               rows[1].loss->gap, 1e-12);
-  const std::string verdict = scale::verdicts_on(study, rows).front();
-  EXPECT_THAT(verdict, AllOf(HasSubstr("loses most by CPU contention (64.3 %"),
-                             HasSubstr("--repeats 3"), HasSubstr("--steps ")));
+  const std::string bottleneck = scale::bottlenecks_on(study, rows).front();
+  EXPECT_THAT(bottleneck, AllOf(HasSubstr("loses most by CPU contention (64.3 %"),
+                                HasSubstr("--repeats 3"), HasSubstr("--steps ")));
   EXPECT_THAT(scale::csv_report(study, rows), HasSubstr("cpu_contention_seconds"));
   EXPECT_THAT(scale::html_report(study, rows), HasSubstr("<b>2 of 2</b>"));
-  EXPECT_THAT(scale::verdicts_on(study, drifting_rows()).front(), Not(HasSubstr("unsure")));
+  EXPECT_THAT(scale::bottlenecks_on(study, drifting_rows()).front(), Not(HasSubstr("unsure")));
 }
 
 TEST(ScaleReport, OneRunHasNoIntervalAndSaysSo) {

@@ -126,8 +126,8 @@ TEST_F(ExpertRunTest, EachBalanceLossEvensTheLoad) {
 TEST_F(ExpertRunTest, PassesThatExceedTheBufferAreCountedAndNamed) {
   const Settings longer{"parallel.expert=2", "train.steps=20", "train.global_batch=4"};
   Settings little = longer, much = longer;
-  little.emplace_back("parallel.expert_buffer=1");
-  much.emplace_back("parallel.expert_buffer=4");
+  little.emplace_back("parallel.expert_capacity_factor=1");
+  much.emplace_back("parallel.expert_capacity_factor=4");
 
   const CommandResult result = run("little", 2, little);
   run("much", 2, much);
@@ -143,7 +143,7 @@ TEST_F(ExpertRunTest, PassesThatExceedTheBufferAreCountedAndNamed) {
   }
   EXPECT_EQ(passes, 20 * 2);  // a micro-batch of each rank, through 2 layers, together
   EXPECT_GT(in_rounds, 0.5 * passes);
-  EXPECT_THAT(result.output, HasSubstr("parallel.expert_buffer too small in "));
+  EXPECT_THAT(result.output, HasSubstr("parallel.expert_capacity_factor too small in "));
   for (const json& line : lines_with("much", "expert_passes"))
     EXPECT_EQ(line["expert_passes_in_rounds"], 0);
   EXPECT_EQ(weights_of("little"), weights_of("much"));

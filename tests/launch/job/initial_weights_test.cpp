@@ -351,7 +351,7 @@ TEST_F(InitialWeightsTest, AreNotReadByARunThatGoesOn) {
 
   EXPECT_EQ(on.exit_code, 0) << on.output;
   EXPECT_THAT(on.output,
-              AllOf(HasSubstr("gone.safetensors is not read: the run goes on from"),
+              AllOf(HasSubstr("gone.safetensors is not read: the run resumes from"),
                     Not(HasSubstr("other settings than before: train.initial_weights"))));
 }
 

@@ -81,7 +81,7 @@ TEST_F(ResumeTest, ARunThatStoppedAtItsDeadlineGoesOnUnderAnyLayoutToTheSameBits
     const std::string name = fmt::format("case{}", i);
     const CommandResult first = train_gpt(name, cases[i].ranks_before, stopping(cases[i].before));
     EXPECT_EQ(first.exit_code, 75) << first.output;
-    EXPECT_THAT(first.output, HasSubstr("the same command goes on from the checkpoint"));
+    EXPECT_THAT(first.output, HasSubstr("the same command resumes from the checkpoint"));
     const auto done = steps_of(name).size();
     EXPECT_GE(done, 1U);
     EXPECT_LT(done, 10U);

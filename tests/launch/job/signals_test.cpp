@@ -131,7 +131,7 @@ TEST_F(SignalsTest, AnInterruptSaysSoAndStopsWithACheckpointAndNothingElseLeftBe
     EXPECT_THAT(
         result.output,
         AllOf(HasSubstr("interrupted: the run writes a checkpoint after its next step and stops"),
-              HasSubstr(": SIGINT; the same command goes on"), Not(HasSubstr("left behind"))));
+              HasSubstr(": SIGINT; the same command resumes"), Not(HasSubstr("left behind"))));
     EXPECT_THAT(checkpoints(), testing::SizeIs(1));
     for (const auto& entry : fs::directory_iterator(directory() + "/run"))
       EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("collectives"))) << launcher;

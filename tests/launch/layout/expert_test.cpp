@@ -68,17 +68,17 @@ TEST_F(ExpertLayout, ZeroStagesChangeNoBit) {
 }
 
 TEST_F(ExpertLayout, RoundsOfFewerRowsChangeNoBit) {
-  expect_same_bits(run(), {{2, "data=2 expert=2 expert_buffer=1"},
-                           {4, "tensor=2 expert=4 expert_buffer=1 recompute=full"},
-                           {4, "pipeline=2 expert=2 expert_buffer=1 schedule=zero-bubble"},
-                           {4, "data=4 expert=4 expert_buffer=4"}});
+  expect_same_bits(run(), {{2, "data=2 expert=2 expert_capacity_factor=1"},
+                           {4, "tensor=2 expert=4 expert_capacity_factor=1 recompute=full"},
+                           {4, "pipeline=2 expert=2 expert_capacity_factor=1 schedule=zero-bubble"},
+                           {4, "data=4 expert=4 expert_capacity_factor=4"}});
 }
 
 // 128 rows for each expert, with which f32 products are summed in parts where there are tiles.
 TEST_F(ExpertLayout, ManyRowsOfAnExpertChangeNoBit) {
   expect_same_bits(
       run({"model.context=128", "model.experts=4"}),
-      {{2, "tensor=2"}, {4, "data=4 expert=2"}, {4, "data=4 expert=4 expert_buffer=1"}});
+      {{2, "tensor=2"}, {4, "data=4 expert=2"}, {4, "data=4 expert=4 expert_capacity_factor=1"}});
 }
 
 TEST_F(ExpertLayout, Bf16ChangesNoBitEither) {

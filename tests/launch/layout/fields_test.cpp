@@ -67,7 +67,7 @@ TEST_F(FieldsLayout, OfAUNetOnRandomPatchesThatTrainingChangesChangesNoBit) {
   expect_same_bits(
       {.config = "unet_of_mlperf.yaml",
        .set = {"data.inputs=[volume]", "data.target=parts", "data.patches=true",
-               "data.foreground_share=0.5", "data.flips=[0.5,0.5,0.5]", "data.quarter_turns=true",
+               "data.foreground_share=0.5", "data.flips=[0.5,0.5,0.5]", "data.random_rot90=true",
                "data.brightness=[0.3,0.5]", "data.noise=[0.1,0.5]", "train.steps=4"},
        .steps = 4},
       {{2, "data=2"}, {4, "data=2 pipeline=2 zero=1"}});

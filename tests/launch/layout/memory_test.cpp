@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that runs log at their start, against the formulas of their layouts.
 #include <cstdio>
+#include <cstdlib>
 
 #include "tests/launch/fixture/layout_fixture.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 class LayoutMemory : public LayoutTest {
  protected:
+  LayoutMemory() { ::setenv("TRIREME_LOG", "debug", 1); }
+
   // In MiB, for the fullest rank.
   struct Memory {
     double parameters = 0, gradients = 0, optimizer = 0, activations = 0;

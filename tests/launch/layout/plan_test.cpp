@@ -31,6 +31,7 @@ class LayoutPlan : public LayoutTest {
     write_file(hardware(), small_machine);
     write_field_models(data_directory());
   }
+  LayoutPlan() { ::setenv("TRIREME_LOG", "debug", 1); }
   static std::string hardware() { return data_directory() + "/machine.yaml"; }
 
   static Run gpt(Settings more = {}) {

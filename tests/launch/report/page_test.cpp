@@ -10,8 +10,8 @@
 #include "launch/observe/report/runs_page.h"
 #include "launch/observe/report/table.h"
 #include "launch/observe/report/text_report.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 #include "runtime/telemetry/metric_table.h"
-#include "runtime/telemetry/verdict.h"
 #include "tests/launch/report/lines.h"
 #include "tests/support/temporary_directory.h"
 

@@ -412,7 +412,7 @@ TEST_F(ReportReading, AKilledRunReportsHowToContinue) {
 
   EXPECT_THAT(report::text_report(read_run(path())),
               AllOf(HasSubstr("state        ENDED"),
-                    HasSubstr("the same command goes on from the checkpoint of step 2"),
+                    HasSubstr("the same command resumes from the checkpoint of step 2"),
                     HasSubstr("go on with   launch/mpi_run.sh -np 2 trireme train 'a b.yaml'\n")));
 }
 

@@ -175,7 +175,7 @@ TEST_F(FollowerTest, ARunThatHasDoneTheStepsOfUntilIsFinished) {
   write_text(run_.file("owner.json"), "{\"host\":\"" + host_name() + "\",\"process\":1}");
   run_.append(
       "[2026-11-22 12:01:02.345] [info] [0] [train] stopped at the step that --until names; "
-      "a command without it goes on from the checkpoint in run\n",
+      "a command without it resumes from the checkpoint in run\n",
       "console.log");
 
   EXPECT_EQ(look().standing.status, RunStatus::finished);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A benchmark, run by hand: grouped linear layers of experts on one core, beside ordinary linear
-// layers of the same total size, in turns. Prints GFLOP/s, the best of several, for forward, input
-// gradient and weight gradient, and that of a tile in the first-level cache. With the
+// layers of the same total size, alternating. Prints GFLOP/s, the best of several, for forward,
+// input gradient and weight gradient, and that of a tile in the first-level cache. With the
 // argument bf16 in bf16, with parts f32 in parts. ONEDNN_MAX_CPU_ISA=AVX512_CORE keeps the ordinary
 // ones in f32 on a processor with AMX.
 #include <algorithm>

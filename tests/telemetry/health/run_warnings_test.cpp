@@ -280,8 +280,9 @@ TEST_F(ExpertWarnings, PassesInRoundsNameTheBuffer) {
     step(metrics);
 
   ASSERT_THAT(kinds(), ElementsAre("expert_rounds"));
-  EXPECT_THAT(found_[0].text, HasSubstr("parallel.expert_buffer too small in 12 % of the passes of "
-                                        "steps 1 to 20"));
+  EXPECT_THAT(found_[0].text,
+              HasSubstr("parallel.expert_capacity_factor too small in 12 % of the passes of "
+                        "steps 1 to 20"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 "use strict";
 // A scaling study (scaling.json): throughput, efficiency and losses, by ranks.
 const study = {
-  losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slower ranks"],
+  losses: [["exposed_comm", "exposed communication"], ["bubble", "pipeline bubble"], ["data_wait", "data wait"], ["straggler", "waits for slow ranks"],
     ["cpu_contention", "CPU contention"], ["compute_slowdown", "slower compute", "compute"]],
 
   // Common options of curves.

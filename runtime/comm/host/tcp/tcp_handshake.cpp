@@ -25,8 +25,8 @@ std::string statement(std::string_view whose, const Parts&... parts) {
   return bytes;
 }
 
-std::string guests_statement(const TcpChallenge& challenge, const TcpAnswer& answer) {
-  return statement("trireme guest", challenge.nonce, answer.nonce, answer.hello);
+std::string peers_statement(const TcpChallenge& challenge, const TcpAnswer& answer) {
+  return statement("trireme peer", challenge.nonce, answer.nonce, answer.hello);
 }
 
 std::string hosts_statement(const TcpChallenge& challenge, const TcpAnswer& answer,
@@ -64,7 +64,7 @@ bool is_challenge(const TcpChallenge& challenge) {
 TcpAnswer make_answer(const TcpSecret& secret, const TcpChallenge& challenge,
                       const TcpHello& hello) {
   TcpAnswer answer{.sign = sign_of_program, .nonce = new_tcp_nonce(), .hello = hello};
-  answer.proof = secret.prove(guests_statement(challenge, answer));
+  answer.proof = secret.prove(peers_statement(challenge, answer));
   return answer;
 }
 
@@ -74,7 +74,7 @@ std::optional<TcpAnswer> check_answer(const TcpSecret& secret, const TcpChalleng
   if (bytes.size() != sizeof(answer)) return {};
   std::memcpy(&answer, bytes.data(), sizeof(answer));
   if (answer.sign != sign_of_program ||
-      !secret.proves(guests_statement(challenge, answer), answer.proof))
+      !secret.proves(peers_statement(challenge, answer), answer.proof))
     return {};
   return answer;
 }

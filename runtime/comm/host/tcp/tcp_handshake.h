@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to this module: the handshake of a new connection. The listening host sends a challenge;
-// the guest answers with its own nonce, its identity, and a proof of the job's secret over all of
+// the peer answers with its own nonce, its identity, and a proof of the job's secret over all of
 // that; the host replies with its verdict and its own proof. Both proofs cover both nonces, so they
 // cannot be replayed. All messages have a fixed length; the functions here only handle bytes.
 //
@@ -54,7 +54,7 @@ struct TcpReply {
 
 [[nodiscard]] TcpAnswer make_answer(const TcpSecret& secret, const TcpChallenge& challenge,
                                     const TcpHello& hello);
-// The guest's identity; nothing unless `bytes` answer this challenge and prove the secret.
+// The peer's identity; nothing unless `bytes` answer this challenge and prove the secret.
 [[nodiscard]] std::optional<TcpAnswer> check_answer(const TcpSecret& secret,
                                                     const TcpChallenge& challenge,
                                                     std::span<const std::byte> bytes);

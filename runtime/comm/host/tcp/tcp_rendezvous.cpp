@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "runtime/base/log.h"
-#include "runtime/comm/host/tcp/tcp_door.h"
+#include "runtime/comm/host/tcp/tcp_listener.h"
 #include "runtime/comm/watchdog/start_watch.h"
 
 namespace trireme {
@@ -68,7 +68,7 @@ std::string seconds_text(const TcpPlace& place) {
   return fmt::format("{:g} s ({})", place.patience_seconds, start_seconds_variable);
 }
 
-TcpDoor::House house_of(const TcpPlace& place) {
+TcpListener::JobIdentity identity_of(const TcpPlace& place) {
   return {.secret = place.secret, .job = place.job, .rank = place.rank, .size = place.size};
 }
 
@@ -86,16 +86,16 @@ bool all_here(const Sockets& sockets, int first) {
 }
 
 [[noreturn]] void give_up(const TcpPlace& place, const Sockets& sockets, int first,
-                          const TcpDoor& door) {
-  const sockaddr_in own = door.address();
+                          const TcpListener& listener) {
+  const sockaddr_in own = listener.address();
   fail(ExitCode::communication,
        "waited {} for {} at {}{} and gave up; start all WORLD_SIZE processes{}",
        seconds_text(place), missing(sockets, first), text_of(own),
        is_loopback(own) ? ", which only this host reaches," : "",
-       door.refused() == 0
+       listener.refused() == 0
            ? ""
            : fmt::format(" with the same TRIREME_SECRET ({} connections were refused)",
-                         door.refused()));
+                         listener.refused()));
 }
 
 // Somebody to connect to.
@@ -158,11 +158,11 @@ FileDescriptor knock(const Host& host, const TcpPlace& place, const Sockets& soc
 // Rank 0 accepts all ranks, then sends the address table.
 void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
               TcpClock::time_point limit) {
-  TcpDoor door =
-      with_context(fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens, "
-                               "must be an address of its host and a free port",
-                               place.address, place.port),
-                   [&] { return TcpDoor(house_of(place), place_to_listen(place, address)); });
+  TcpListener listener = with_context(
+      fmt::format("MASTER_ADDR={} MASTER_PORT={}, where rank 0 listens, "
+                  "must be an address of its host and a free port",
+                  place.address, place.port),
+      [&] { return TcpListener(identity_of(place), place_to_listen(place, address)); });
   std::vector<TableEntry> table(sockets.size());
   const auto judge = [&](int rank) {
     FileDescriptor& socket = sockets[static_cast<std::size_t>(rank)];
@@ -177,14 +177,14 @@ void host_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
     }
   };
   while (!all_here(sockets, 1)) {
-    if (auto guest = door.serve(look_at_others, judge)) {
-      const auto rank = static_cast<std::size_t>(guest->hello.rank);
-      table[rank] = {guest->address.sin_addr.s_addr, guest->hello.port, 0};
-      sockets[rank] = std::move(guest->socket);
+    if (auto peer = listener.serve(look_at_others, judge)) {
+      const auto rank = static_cast<std::size_t>(peer->hello.rank);
+      table[rank] = {peer->address.sin_addr.s_addr, peer->hello.port, 0};
+      sockets[rank] = std::move(peer->socket);
       if (!all_here(sockets, 1)) continue;
     }
     drop_disconnected();
-    if (TcpClock::now() >= limit) give_up(place, sockets, 1, door);
+    if (TcpClock::now() >= limit) give_up(place, sockets, 1, listener);
   }
   for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
     if (!send_all(sockets[rank], std::as_bytes(std::span(table)), limit + longer_than_rank_0))
@@ -205,14 +205,14 @@ std::vector<TableEntry> receive_table(const FileDescriptor& from, const Host& ma
 void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& sockets,
               TcpClock::time_point limit) {
   TcpHello hello{.job = place.job, .rank = place.rank, .size = place.size};
-  std::optional<TcpDoor> door;
+  std::optional<TcpListener> listener;
   // Other ranks reach this rank at the address that rank 0 sees.
   const auto with_door = [&](const FileDescriptor& socket) {
-    if (!door) {
+    if (!listener) {
       sockaddr_in where = place_to_listen(place, own_address(socket));
       where.sin_port = 0;
-      door.emplace(house_of(place), where);
-      hello.port = door->address().sin_port;
+      listener.emplace(identity_of(place), where);
+      hello.port = listener->address().sin_port;
     }
     return hello;
   };
@@ -240,15 +240,15 @@ void join_all(const TcpPlace& place, const sockaddr_in& address, Sockets& socket
                                                              : TcpVerdict::welcome;
   };
   while (!all_here(sockets, place.rank + 1)) {
-    if (auto guest = door->serve(look_at_others, judge)) {
-      sockets[static_cast<std::size_t>(guest->hello.rank)] = std::move(guest->socket);
+    if (auto peer = listener->serve(look_at_others, judge)) {
+      sockets[static_cast<std::size_t>(peer->hello.rank)] = std::move(peer->socket);
       continue;
     }
     for (std::size_t rank = 0; rank < sockets.size(); ++rank) {
       if (sockets[rank].is_open() && has_left(sockets[rank]))
         fail(ExitCode::communication, "rank {} disconnected before the job began", rank);
     }
-    if (TcpClock::now() >= limit) give_up(place, sockets, place.rank + 1, *door);
+    if (TcpClock::now() >= limit) give_up(place, sockets, place.rank + 1, *listener);
   }
 }
 

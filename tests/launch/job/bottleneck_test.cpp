@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs with one fault each, which the verdict must name: slow links, a rank without a core, a slow
-// disk, shared cores, a delayed rank.
+// Runs with one fault each, which the bottleneck must name: slow links, a rank without a core, a
+// slow disk, shared cores, a delayed rank.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
@@ -31,11 +31,11 @@ std::vector<int> cores() {
   return numbers;
 }
 
-class VerdictTest : public RunTest {
+class BottleneckTest : public RunTest {
  protected:
-  // Two ranks, each with its own command prefix; returns the verdict.
-  [[nodiscard]] std::string verdict_of(const std::string& first, const std::string& second,
-                                       const std::string& set = "") {
+  // Two ranks, each with its own command prefix; returns the bottleneck.
+  [[nodiscard]] std::string bottleneck_of(const std::string& first, const std::string& second,
+                                          const std::string& set = "") {
     const std::string train = fmt::format(
         "{} train {}/gpt.yaml --set run.directory={}/run --set device.type=cpu "
         "--set data.validation_path= {}",
@@ -67,31 +67,31 @@ class VerdictTest : public RunTest {
   }
 };
 
-TEST_F(VerdictTest, TensorGroupsOnASlowLinkWaitForCommunication) {
+TEST_F(BottleneckTest, TensorGroupsOnASlowLinkWaitForCommunication) {
   if (cores().size() < 2) GTEST_SKIP() << "two ranks that share a core wait for it longer";
   const std::string slow =
       fmt::format("env LD_PRELOAD={} TRIREME_TEST_ISEND_MS=3", TRIREME_SLOW_CALLS);
 
-  EXPECT_THAT(verdict_of(slow, slow, "--set parallel.tensor=2 --set train.steps=4"),
+  EXPECT_THAT(bottleneck_of(slow, slow, "--set parallel.tensor=2 --set train.steps=4"),
               AllOf(HasSubstr("bottleneck: exposed communication"),
                     HasSubstr("lower parallel.tensor"), Not(HasSubstr("train.global_batch"))));
 }
 
-TEST_F(VerdictTest, ASlowDiskOfOneRankIsItsDataWait) {
+TEST_F(BottleneckTest, ASlowDiskOfOneRankIsItsDataWait) {
   const std::string slow =
       fmt::format("env LD_PRELOAD={} TRIREME_TEST_PREAD_MS=40", TRIREME_SLOW_CALLS);
 
-  EXPECT_THAT(verdict_of("env", slow), HasSubstr("bottleneck: data wait of rank 1 on "));
+  EXPECT_THAT(bottleneck_of("env", slow), HasSubstr("bottleneck: data wait of rank 1 on "));
 }
 
-TEST_F(VerdictTest, RanksOnOneCoreAreReportedAsSharing) {
+TEST_F(BottleneckTest, RanksOnOneCoreAreReportedAsSharing) {
   const std::string on_one = fmt::format("taskset -c {}", cores().front());
 
-  EXPECT_THAT(verdict_of(on_one, on_one, "--set train.steps=20 --set model.hidden=256"),
+  EXPECT_THAT(bottleneck_of(on_one, on_one, "--set train.steps=20 --set model.hidden=256"),
               HasSubstr("ranks share cores: start at most one rank per core"));
 }
 
-TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
+TEST_F(BottleneckTest, ARankBesideABusyProgramIsTheStraggler) {
   if (cores().size() < 2) GTEST_SKIP() << "needs two cores";
   const std::string beside = directory() + "/beside.sh";
   // The program ends with the rank, whatever becomes of the test.
@@ -101,18 +101,18 @@ TEST_F(VerdictTest, ARankBesideABusyProgramIsTheStraggler) {
                                  cores().back()));
 
   // On a busy machine rank 0 may also lack its core; then both wait for cores.
-  EXPECT_THAT(verdict_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
-                         "--set train.steps=4 --set model.hidden=96"),
+  EXPECT_THAT(bottleneck_of(fmt::format("taskset -c {}", cores().front()), "bash " + beside,
+                            "--set train.steps=4 --set model.hidden=96"),
               AllOf(AnyOf(HasSubstr("bottleneck: straggler rank 1 on "),
                           HasSubstr("bottleneck: CPU contention")),
                     Not(HasSubstr("global_batch"))));
 }
 
 // Beside three programs that never rest on two cores of this machine.
-class BusyTest : public VerdictTest, public testing::WithParamInterface<const char*> {
+class BusyTest : public BottleneckTest, public testing::WithParamInterface<const char*> {
  protected:
   // They end with the command, whatever becomes of the test.
-  [[nodiscard]] std::string verdict_beside_programs(int ranks, const std::string& set) {
+  [[nodiscard]] std::string bottleneck_beside_programs(int ranks, const std::string& set) {
     const std::string beside = directory() + "/beside.sh";
     write_file(beside,
                "for i in 1 2 3; do sh -c 'while kill -0 '$$' 2>/dev/null; do i=0; "
@@ -134,11 +134,11 @@ TEST_P(BusyTest, TheCoresThatWereWaitedForAreNamedNotFilesNorTheNetwork) {
   const std::string layout = GetParam();
   const int ranks = layout.empty() ? 1 : 2;
   constexpr int tries = 4;
-  std::string verdict;
-  for (int i = 0; i < tries && verdict.find("CPU contention") == std::string::npos; ++i)
-    verdict = verdict_beside_programs(ranks, layout + " --set train.steps=60");
+  std::string bottleneck;
+  for (int i = 0; i < tries && bottleneck.find("CPU contention") == std::string::npos; ++i)
+    bottleneck = bottleneck_beside_programs(ranks, layout + " --set train.steps=60");
 
-  EXPECT_THAT(verdict,
+  EXPECT_THAT(bottleneck,
               AllOf(HasSubstr("bottleneck: CPU contention"), HasSubstr("other processes used"),
                     Not(HasSubstr("files")), Not(HasSubstr("network"))));
 }
@@ -177,7 +177,7 @@ TEST_F(LayoutAdviceTest, EstimatesOtherLayoutsAfterALongRunOnly) {
   EXPECT_EQ(estimates(""), "");
 }
 
-// The delay of a rank of trireme_delayed, and the expected verdict.
+// The delay of a rank of trireme_delayed, and the expected bottleneck.
 struct Slowed {
   const char* layout;  // settings
   int ranks, rank;
@@ -196,8 +196,9 @@ double cpu_contention(const std::string& output) {
 }
 
 // Every rank's steps sleep 50 ms, so that they last equally long on a busy machine. Compared with
-// the slept time, not with step times; scripts/checks/check_verdict.py checks more cases, more
-// closely. If other programs take the cores the verdict rightly says so; such a run is repeated.
+// the slept time, not with step times; scripts/checks/check_bottleneck.py checks more cases, more
+// closely. If other processes take the cores the bottleneck rightly says so; such a run is
+// repeated.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {
   const Slowed& slowed = GetParam();
   const std::string total = directory() + "/total";

@@ -16,16 +16,16 @@
 namespace trireme {
 
 // A process that has proven to be a rank of this job and was accepted.
-struct TcpGuest {
+struct TcpPeer {
   FileDescriptor socket;
   TcpHello hello;
   sockaddr_in address{};  // of the peer's end of the connection
 };
 
-class TcpDoor {
+class TcpListener {
  public:
   // Properties that must be equal in every process of the job; `rank` is this process's.
-  struct House {
+  struct JobIdentity {
     TcpSecret secret;
     std::uint64_t job = 0;
     int rank = 0;
@@ -35,17 +35,17 @@ class TcpDoor {
   using Judge = std::function<TcpVerdict(int rank)>;
 
   // Listens at `where`; port 0: the system chooses.
-  TcpDoor(House house, const sockaddr_in& where);
+  TcpListener(JobIdentity identity, const sockaddr_in& where);
 
   [[nodiscard]] sockaddr_in address() const { return own_address(listener_); }
-  // Serves all connections for at most `pause`; returns early with an accepted guest.
-  [[nodiscard]] std::optional<TcpGuest> serve(std::chrono::milliseconds pause, const Judge& judge);
+  // Serves all connections for at most `pause`; returns early with an accepted peer.
+  [[nodiscard]] std::optional<TcpPeer> serve(std::chrono::milliseconds pause, const Judge& judge);
   // Number of connections refused so far.
   [[nodiscard]] int refused() const { return refused_; }
 
  private:
   // A connection without proof yet.
-  struct Stranger {
+  struct PendingPeer {
     FileDescriptor socket;
     sockaddr_in address{};
     TcpClock::time_point limit;
@@ -56,14 +56,14 @@ class TcpDoor {
   enum class Heard { part, answer, nothing_more };
 
   void accept_all();
-  [[nodiscard]] Heard listen_to(Stranger& stranger);
+  [[nodiscard]] Heard listen_to(PendingPeer& pending);
   // Nothing if the answer is no valid proof or the verdict is not welcome.
-  [[nodiscard]] std::optional<TcpGuest> judge_answer(Stranger& stranger, const Judge& judge);
-  void refuse(const Stranger& stranger, std::string_view why);
+  [[nodiscard]] std::optional<TcpPeer> judge_answer(PendingPeer& pending, const Judge& judge);
+  void refuse(const PendingPeer& pending, std::string_view why);
 
-  House house_;
+  JobIdentity identity_;
   FileDescriptor listener_;
-  std::list<Stranger> strangers_;  // oldest first
+  std::list<PendingPeer> pending_;  // oldest first
   int refused_ = 0;
   int unlogged_ = 0;
   TcpClock::time_point last_log_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict/trials.h"
+#include "runtime/telemetry/bottleneck/trials.h"
 
 #include <fmt/format.h>
 

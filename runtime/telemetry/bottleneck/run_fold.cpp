@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict/run_fold.h"
+#include "runtime/telemetry/bottleneck/run_fold.h"
 
 #include <algorithm>
 #include <utility>

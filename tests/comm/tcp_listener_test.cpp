@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strangers at a job's port: ranks connect whatever else connects, and no process joins without the
-// secret. All in one process, over the loopback network.
+// Unknown peers at a job's port: ranks connect whatever else connects, and no process joins without
+// the secret. All in one process, over the loopback network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <future>
 
-#include "runtime/comm/host/tcp/tcp_door.h"
+#include "runtime/comm/host/tcp/tcp_listener.h"
 #include "runtime/comm/host/tcp/tcp_place.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
@@ -32,7 +32,7 @@ int free_port() {
   return ntohs(own_address(listen_at(loopback(0), 1)).sin_port);
 }
 
-class TcpDoorTest : public testing::Test {
+class TcpListenerTest : public testing::Test {
  protected:
   [[nodiscard]] TcpPlace place_of(int rank, int size = 2) const {
     TcpPlace place;
@@ -59,13 +59,13 @@ class TcpDoorTest : public testing::Test {
   // Rank 0's answer to a process with this secret and these claims; empty: none.
   [[nodiscard]] std::optional<TcpVerdict> introduce(const std::string& secret,
                                                     const TcpHello& hello) {
-    guests_.push_back(knock());
+    peers_.push_back(knock());
     TcpChallenge challenge;
-    EXPECT_TRUE(receive_all(guests_.back(), writable_bytes_of(challenge), tcp_limit(30)));
+    EXPECT_TRUE(receive_all(peers_.back(), writable_bytes_of(challenge), tcp_limit(30)));
     const TcpAnswer answer = make_answer(TcpSecret(secret), challenge, hello);
-    EXPECT_TRUE(send_all(guests_.back(), bytes_of(answer), tcp_limit(30)));
+    EXPECT_TRUE(send_all(peers_.back(), bytes_of(answer), tcp_limit(30)));
     TcpReply reply;
-    if (!receive_all(guests_.back(), writable_bytes_of(reply), tcp_limit(30))) return {};
+    if (!receive_all(peers_.back(), writable_bytes_of(reply), tcp_limit(30))) return {};
     EXPECT_TRUE(check_reply(TcpSecret(our_secret), challenge, answer, reply));
     return reply.verdict;
   }
@@ -82,25 +82,25 @@ class TcpDoorTest : public testing::Test {
   }
 
   int port_ = free_port();
-  std::vector<FileDescriptor> guests_;  // still connected at the end
+  std::vector<FileDescriptor> peers_;  // still connected at the end
 };
 
-TEST_F(TcpDoorTest, ProbesSilenceAndGarbageDoNotPreventJoining) {
+TEST_F(TcpListenerTest, ProbesSilenceAndGarbageDoNotPreventJoining) {
   auto rank_0 = start(place_of(0));
   static_cast<void>(knock());  // nc -z
   for (int silent = 0; silent < 20; ++silent)
-    guests_.push_back(knock());
-  guests_.push_back(knock());
+    peers_.push_back(knock());
+  peers_.push_back(knock());
   const std::string garbage(1 << 20, 'x');
-  static_cast<void>(send_all(guests_.back(), std::as_bytes(std::span(garbage)), tcp_limit(0.2)));
-  guests_.push_back(knock());
+  static_cast<void>(send_all(peers_.back(), std::as_bytes(std::span(garbage)), tcp_limit(0.2)));
+  peers_.push_back(knock());
   const std::string half = "GET / HTTP/1.1\r\n";
-  EXPECT_TRUE(send_all(guests_.back(), std::as_bytes(std::span(half)), tcp_limit(30)));
+  EXPECT_TRUE(send_all(peers_.back(), std::as_bytes(std::span(half)), tcp_limit(30)));
 
   expect_job_begins(rank_0);
 }
 
-TEST_F(TcpDoorTest, NoProcessJoinsWithoutTheSecretOrAsAnotherRank) {
+TEST_F(TcpListenerTest, NoProcessJoinsWithoutTheSecretOrAsAnotherRank) {
   auto rank_0 = start(place_of(0));
   const TcpHello rank_1{.job = 7, .rank = 1, .size = 2};
   EXPECT_EQ(introduce("", rank_1), std::nullopt);
@@ -114,12 +114,12 @@ TEST_F(TcpDoorTest, NoProcessJoinsWithoutTheSecretOrAsAnotherRank) {
   expect_job_begins(rank_0);
 }
 
-TEST_F(TcpDoorTest, ARankThatLeavesBeforeTheJobBeginsMayComeAgain) {
+TEST_F(TcpListenerTest, ARankThatLeavesBeforeTheJobBeginsMayComeAgain) {
   auto rank_0 = start(place_of(0, 3));
   const TcpHello rank_1{.job = 7, .rank = 1, .size = 3};
   EXPECT_EQ(introduce(our_secret, rank_1), TcpVerdict::welcome);
   EXPECT_EQ(introduce(our_secret, rank_1), TcpVerdict::rank_taken);
-  guests_.clear();
+  peers_.clear();
 
   auto rank_1_again = start(place_of(1, 3)), rank_2 = start(place_of(2, 3));
   for (auto* const rank : {&rank_0, &rank_1_again, &rank_2}) {
@@ -129,7 +129,7 @@ TEST_F(TcpDoorTest, ARankThatLeavesBeforeTheJobBeginsMayComeAgain) {
   }
 }
 
-TEST_F(TcpDoorTest, AProofIsInvalidOnAnotherConnection) {
+TEST_F(TcpListenerTest, AProofIsInvalidOnAnotherConnection) {
   const TcpSecret secret(our_secret);
   const TcpChallenge one = make_challenge(), other = make_challenge();
   const TcpAnswer answer = make_answer(secret, one, {.job = 7, .rank = 1, .size = 2});
@@ -141,7 +141,7 @@ TEST_F(TcpDoorTest, AProofIsInvalidOnAnotherConnection) {
   TcpAnswer changed = answer;
   changed.hello.rank = 0;
   EXPECT_FALSE(check_answer(secret, one, bytes_of(changed)));
-  // The guest's proof must not serve as the host's.
+  // The peer's proof must not serve as the host's.
   TcpReply reply{.verdict = TcpVerdict::welcome, .rank = 0, .proof = answer.proof};
   EXPECT_FALSE(check_reply(secret, one, answer, reply));
   reply = make_reply(secret, one, answer, TcpVerdict::welcome, 0);
@@ -151,7 +151,7 @@ TEST_F(TcpDoorTest, AProofIsInvalidOnAnotherConnection) {
 }
 
 // A process at rank 0's port that sends rank 0's messages without its secret.
-TEST_F(TcpDoorTest, AnImpostorOfRank0IsNotBelieved) {
+TEST_F(TcpListenerTest, AnImpostorOfRank0IsNotBelieved) {
   TcpPlace impostor = place_of(0), rank_1 = place_of(1);
   impostor.secret = TcpSecret("a guess at the secret");
   impostor.patience_seconds = rank_1.patience_seconds = 1;
@@ -164,12 +164,12 @@ TEST_F(TcpDoorTest, AnImpostorOfRank0IsNotBelieved) {
       ExitCode::communication, [&] { static_cast<void>(served.get()); }, "waited 1 s");
 }
 
-TEST_F(TcpDoorTest, OnlyTheMastersAddressAnswers) {
+TEST_F(TcpListenerTest, OnlyTheMastersAddressAnswers) {
   TcpPlace place = place_of(0);
   place.address = "127.0.0.2";
   auto rank_0 = start(place);
-  guests_.push_back(knock(INADDR_LOOPBACK + 1));
-  ASSERT_TRUE(guests_.back().is_open());
+  peers_.push_back(knock(INADDR_LOOPBACK + 1));
+  ASSERT_TRUE(peers_.back().is_open());
 
   EXPECT_FALSE(connect_until(loopback(port_), tcp_limit(1)).is_open());
 
@@ -179,7 +179,7 @@ TEST_F(TcpDoorTest, OnlyTheMastersAddressAnswers) {
   EXPECT_EQ(rank_0.get().size(), 2U);
 }
 
-TEST_F(TcpDoorTest, WithoutASecretOtherHostsAreRefused) {
+TEST_F(TcpListenerTest, WithoutASecretOtherHostsAreRefused) {
   TcpPlace place = place_of(0);
   place.secret = TcpSecret();
   place.address = "0.0.0.0";
@@ -188,7 +188,7 @@ TEST_F(TcpDoorTest, WithoutASecretOtherHostsAreRefused) {
       "TRIREME_SECRET_FILE=FILE");
 }
 
-TEST_F(TcpDoorTest, MissingRanksAreNamed) {
+TEST_F(TcpListenerTest, MissingRanksAreNamed) {
   TcpPlace place = place_of(0, 3);
   place.patience_seconds = 0.3;
   test::expect_error(

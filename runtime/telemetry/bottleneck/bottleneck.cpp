@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 #include <fmt/format.h>
 
@@ -231,7 +231,7 @@ std::string late_text(const RunSummary& summary) {
       {&summary.slow.checkpoint, "its checkpoints take longer"},
       {&summary.slow.stage, "its stage computes longer than the others do"},
       {&summary.slow.messages, "its messages leave late, with no more work than the others have"}};
-  // Late messages are a remainder of sums, and waits for cores are known only in part: next to a
+  // Late messages are a remainder of sums, and core waits are known only in part: next to a
   // measured cause they count less.
   const auto weight = [&](const auto& entry) {
     const SlowRanks& slow = summary.slow;
@@ -317,17 +317,17 @@ Times seconds_of(const RunSummary& summary) {
   return seconds;
 }
 
-std::string verdict_text(const RunSummary& summary, const RunFacts& facts) {
+std::string end_of_run_text(const RunSummary& summary, const RunFacts& facts) {
   std::string text = time_line(summary, facts), ranks;
   for (const std::string& part : {spread_text(summary), late_text(summary), expert_text(summary)})
     if (!part.empty()) ranks += (ranks.empty() ? "\n" : "; ") + part;
-  text += ranks + "\n" + verdict(summary, facts);
+  text += ranks + "\n" + bottleneck_text(summary, facts);
   if (summary.divergence.since > 0) return text;
   const std::string trials = try_line(summary, facts);
   return trials.empty() ? text : text + "\n" + trials;
 }
 
-std::string verdict(const RunSummary& summary, const RunFacts& given) {
+std::string bottleneck_text(const RunSummary& summary, const RunFacts& given) {
   constexpr double worth_naming = 5;  // percent
   if (summary.divergence.since > 0) {
     return fmt::format("bottleneck: none to name: the loss is not finite from step {} on; {}",

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the verdict names the rank that was slowed down.
+"""Checks that the bottleneck names the rank that was slowed down.
 
 Trains a small GPT with trireme_delayed (tests/launch/fixture/test_delays.cpp). All ranks sleep in their steps, so that
 steps last equally long on a busy machine, and one rank sleeps for a known additional share of a step: in its
-computation, its loader, its message stream, or its checkpoints. Prints a table of the verdicts: the rank, the cause,
+computation, its loader, its message stream, or its checkpoints. Prints a table of the bottlenecks: the rank, the cause,
 and its seconds beside the slept ones. Before each goes a clean run, in which no rank may be named.
 
-  python3 scripts/checks/check_verdict.py                  # every place, layout and share: about 7 minutes
-  python3 scripts/checks/check_verdict.py --clean 100      # 100 clean runs alone
+  python3 scripts/checks/check_bottleneck.py                  # every place, layout and share: about 7 minutes
+  python3 scripts/checks/check_bottleneck.py --clean 100      # 100 clean runs alone
 """
 import pathlib
 import re
@@ -70,7 +70,7 @@ def settings_of(layout, place, steps):
 
 
 def check(runs, layout, place, share, steps, step_ms):
-    """One row of the table, whether it is correct, the verdict, and whether the preceding clean run, which gives the
+    """One row of the table, whether it is correct, the bottleneck, and whether the preceding clean run, which gives the
     step time, named a rank."""
     ranks, rank, _ = LAYOUTS[layout]
     micro_batches = 8 // 4 // (1 if layout == "tensor 2" else 2)
@@ -80,15 +80,15 @@ def check(runs, layout, place, share, steps, step_ms):
     alarm = LATE.search(clean)
     output, slept, _ = runs.run(ranks, settings, [f"compute:all:{step_ms}", f"{place}:{rank}:{length:.3f}"])
     found = LATE.search(output)
-    verdict = next((line for line in output.splitlines() if line.startswith("bottleneck: ")), "none")
+    bottleneck = next((line for line in output.splitlines() if line.startswith("bottleneck: ")), "none")
     if found is None:
-        return f"| {layout} | {place} | {share:.0%} | {slept:.2f} | nobody | | | NO |", False, verdict, alarm
+        return f"| {layout} | {place} | {share:.0%} | {slept:.2f} | nobody | | | NO |", False, bottleneck, alarm
     seconds = float(found[5])
     error = seconds / slept - 1
     good = int(found[1]) == rank and found[4].startswith(CAUSES[place]) and abs(error) <= 0.1
     row = (f"| {layout} | {place} of rank {rank} | {share:.0%} | {slept:.2f} | rank {found[1]}: {found[4]} "
            f"({found[2]} ms at {found[3]} % of steps) | {seconds:.2f} | {error:+.1%} | {'yes' if good else 'NO'} |")
-    return row, good, verdict, alarm
+    return row, good, bottleneck, alarm
 
 
 def clean_runs(runs, count, steps, step_ms):
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--clean", type=int, help="so many clean runs, and no others")
     parser.add_argument("--layout", choices=LAYOUTS, help="this layout alone")
     parser.add_argument("--place", choices=CAUSES, help="this place alone")
-    parser.add_argument("--verbose", action="store_true", help="the verdicts too")
+    parser.add_argument("--verbose", action="store_true", help="the bottlenecks too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         runs = Runs(arguments.trireme, arguments.mpiexec.split(), directory)
@@ -124,12 +124,12 @@ def main():
         for layout in [arguments.layout] if arguments.layout else LAYOUTS:
             for place in [arguments.place] if arguments.place else CAUSES:
                 for share in SHARES:
-                    row, good, verdict, alarm = check(runs, layout, place, share, arguments.steps, arguments.step_ms)
+                    row, good, bottleneck, alarm = check(runs, layout, place, share, arguments.steps, arguments.step_ms)
                     wrong += not good
                     alarms += [f"{layout}: {alarm[0]}"] if alarm else []
                     print(row, flush=True)
                     if arguments.verbose:
-                        print(verdict, flush=True)
+                        print(bottleneck, flush=True)
         print("\n".join([*alarms, f"{wrong} wrong; {runs.count // 2} clean runs: {len(alarms)} false alarms"]))
     return 1 if wrong or alarms else 0
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/telemetry/advice.h"
+#include "runtime/telemetry/bottleneck/rank_times.h"
+#include "runtime/telemetry/bottleneck/trials.h"
 #include "runtime/telemetry/metrics.h"
-#include "runtime/telemetry/verdict/rank_times.h"
-#include "runtime/telemetry/verdict/trials.h"
 
 namespace trireme {
 
@@ -44,7 +44,7 @@ struct BubbleShares {
 struct HostLoad {
   std::string host{};
   int cores = 0;
-  double others = 0, stolen = 0;  // of other programs, and of other machines on the hypervisor
+  double others = 0, stolen = 0;  // of other processes, and of other machines on the hypervisor
 };
 
 [[nodiscard]] RankMesh mesh_of(const RunFacts& facts);
@@ -71,7 +71,7 @@ struct RunSummary {
   std::optional<BubbleShares> bubble{};  // if measured
   std::vector<std::string> hosts{};      // by rank; may be empty
   Divergence divergence{};
-  std::optional<HostLoad> load{};  // of the host where other programs used most
+  std::optional<HostLoad> load{};  // of the host where other processes used most
 };
 
 // 0 if `whole` is 0.
@@ -84,8 +84,8 @@ struct RunSummary {
 // At most four lines, without a final newline: "time ...", differences between ranks,
 // "bottleneck: ..." with its share, cause and advice, and "suggestion: ..." if a setting is known
 // to gain.
-[[nodiscard]] std::string verdict_text(const RunSummary& summary, const RunFacts& facts);
+[[nodiscard]] std::string end_of_run_text(const RunSummary& summary, const RunFacts& facts);
 // The line of the bottleneck.
-[[nodiscard]] std::string verdict(const RunSummary& summary, const RunFacts& facts);
+[[nodiscard]] std::string bottleneck_text(const RunSummary& summary, const RunFacts& facts);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ranks.jsonl: reads back to the same verdict, survives kills, and can be continued.
-#include "runtime/telemetry/verdict/rank_log.h"
+// ranks.jsonl: reads back to the same bottleneck analysis, survives kills, and can be continued.
+#include "runtime/telemetry/bottleneck/rank_log.h"
 
 #include <gmock/gmock.h>
 
@@ -100,11 +100,11 @@ TEST_F(RankLogTest, ReadingBackGivesTheSameVerdict) {
   EXPECT_TRUE(fold.ended());
   EXPECT_EQ(fold.facts(), facts);
   EXPECT_EQ(fold.summary().decoded_again, 0.75);
-  EXPECT_EQ(verdict_text(fold.summary(), fold.facts()),
-            verdict_text(log.fold().summary(), log.fold().facts()));
+  EXPECT_EQ(end_of_run_text(fold.summary(), fold.facts()),
+            end_of_run_text(log.fold().summary(), log.fold().facts()));
   EXPECT_NEAR(seconds_of(fold.summary()).sum(time_use::of_run), 170, 1e-6);
-  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 2.0 %"));
-  EXPECT_THAT(verdict_text(fold.summary(), fold.facts()),
+  EXPECT_THAT(end_of_run_text(fold.summary(), fold.facts()), HasSubstr("checkpoints 2.0 %"));
+  EXPECT_THAT(end_of_run_text(fold.summary(), fold.facts()),
               HasSubstr("\nsuggestion: train.micro_batch=1 (predicted -7.0 % time)"));
 }
 
@@ -148,7 +148,7 @@ TEST_F(RankLogTest, AfterAKillTheWholeLinesCount) {
 
     EXPECT_EQ(fold.steps(), torn == 1 ? 6 : 3) << "a line that lacks its newline alone is whole";
     EXPECT_FALSE(fold.ended());
-    EXPECT_FALSE(verdict_text(fold.summary(), fold.facts()).empty());
+    EXPECT_FALSE(end_of_run_text(fold.summary(), fold.facts()).empty());
   }
 }
 
@@ -204,7 +204,7 @@ TEST_F(RankLogTest, TheVerdictOfARequeuedRunCoversItsStops) {
     EXPECT_NEAR(seconds_of(whole)[T::stopped], 120, 0.01);
     EXPECT_NEAR(seconds_of(whole).sum(time_use::of_run), whole.wall_seconds, 0.01);
     EXPECT_NEAR(whole.ranks[1][T::late], 12 * 40, 1);
-    EXPECT_THAT(verdict(whole, facts), HasSubstr("stops between starts (70.7 %)"));
+    EXPECT_THAT(bottleneck_text(whole, facts), HasSubstr("stops between starts (70.7 %)"));
   }
 }
 

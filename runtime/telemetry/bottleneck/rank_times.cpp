@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict/rank_times.h"
+#include "runtime/telemetry/bottleneck/rank_times.h"
 
 #include <algorithm>
 #include <ranges>
@@ -20,7 +20,7 @@ auto the(TimePart part) {
   return [part](const Times& rank) { return rank[part]; };
 }
 
-// Waits for cores are known only in part, and the rank with the least known part seems to compute
+// Core waits are known only in part, and the rank with the least known part seems to compute
 // longest.
 double unsure(std::span<const Times> ranks) {
   return 0.15 * std::ranges::max(ranks | std::views::transform(the(TimePart::core_wait)));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the lines of ranks.jsonl to the summary for the verdict, at any moment of a run and
-// after it, however it ended:
+// Converts the lines of ranks.jsonl to the summary for the bottleneck analysis, at any moment of a
+// run and after it, however it ended:
 //   RunFold fold;
 //   for (line of ranks.jsonl) fold.line(line);
-//   if (fold.steps() > 0) text = verdict_text(fold.whole(), fold.facts());
+//   if (fold.steps() > 0) text = end_of_run_text(fold.whole(), fold.facts());
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "runtime/telemetry/verdict/rank_lines.h"
+#include "runtime/telemetry/bottleneck/rank_lines.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict/rank_log.h"
+#include "runtime/telemetry/bottleneck/rank_log.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -167,13 +167,13 @@ TEST(Verdict, AThreadOfMessagesWithoutACoreIsNotCountedTwice) {
   const Times seconds = seconds_of(summary);
 
   EXPECT_NEAR(seconds[T::compute], 0.015, 1e-9) << "compute";
-  EXPECT_NEAR(seconds[T::core_wait], 0.075, 1e-9) << "waits for cores";
+  EXPECT_NEAR(seconds[T::core_wait], 0.075, 1e-9) << "core waits";
   EXPECT_NEAR(seconds[T::other], 0.01, 1e-9) << "other";
 }
 
 TEST(Verdict, CommunicationIsNamedForEveryPurpose) {
-  const std::string text =
-      verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}}), {.ranks = 2, .tensor = 2});
+  const std::string text = bottleneck_text(summary_of({{T::step, 100}, {T::exposed_comm, 80}}),
+                                           {.ranks = 2, .tensor = 2});
 
   EXPECT_THAT(text,
               AllOf(StartsWith("bottleneck: exposed communication (80.0 %)"),
@@ -185,7 +185,7 @@ TEST(Verdict, AStragglerIsNamedAndCostsItsWholeExcess) {
   RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::straggler, 20}});
   summary.slow.compute = {.rank = 1, .seconds = 0.04, .own_seconds = 0.08};
 
-  EXPECT_THAT(verdict(summary, two_ranks),
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
               AllOf(HasSubstr("bottleneck: straggler rank 1 on b (40.0 %)"),
                     Not(HasSubstr("global_batch"))));
 }
@@ -195,8 +195,9 @@ TEST(Verdict, RanksThatHoldMoreMicroBatchesAreNoStragglers) {
   RunFacts uneven = two_ranks;
   uneven.uneven_batch = true;
 
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("waits for ranks that are slow in turn"));
-  EXPECT_THAT(verdict(summary, uneven),
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
+              HasSubstr("waits for ranks that are slow in turn"));
+  EXPECT_THAT(bottleneck_text(summary, uneven),
               AllOf(HasSubstr("bottleneck: waits for ranks that hold more micro-batches (40.0 %)"),
                     HasSubstr(": use a number of data ranks")));
 }
@@ -206,7 +207,7 @@ TEST(Verdict, ARankWithoutACoreIsAStraggler) {
       summary_of({{T::step, 100}, {T::straggler, 30}, {T::core_wait, 60}, {T::core_straggler, 30}});
   summary.slow.core = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
-  EXPECT_THAT(verdict(summary, two_ranks),
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
               AllOf(HasSubstr("CPU contention of rank 1 on b (60.0 %)"),
                     HasSubstr("another process may run on that rank's cores")));
 }
@@ -216,11 +217,13 @@ TEST(Verdict, RanksThatShareCoresAreReported) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 45}});
 
-  EXPECT_THAT(verdict(summary, on_one_core),
+  EXPECT_THAT(bottleneck_text(summary, on_one_core),
               AllOf(HasSubstr("ranks that had it (75.0 %)"), HasSubstr(": ranks share cores")));
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr(": other processes may run on these cores"));
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
+              HasSubstr(": other processes may run on these cores"));
   EXPECT_THAT(
-      verdict(summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 1}}), on_one_core),
+      bottleneck_text(summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 1}}),
+                      on_one_core),
       HasSubstr("bottleneck: exposed communication"))
       << "ranks that do not want for cores";
 }
@@ -228,24 +231,26 @@ TEST(Verdict, RanksThatShareCoresAreReported) {
 TEST(Verdict, WaitsOfTwoRanksNextToCoreWaitsCountAsCoreWaits) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 40}, {T::core_wait, 30}});
-  EXPECT_THAT(verdict(summary, two_ranks),
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
               HasSubstr("CPU contention and, it seems, waits for ranks that had it (60.0 %)"));
 
   const RunSummary slow_link =
       summary_of({{T::step, 100}, {T::exposed_comm, 80}, {T::core_wait, 6}});
-  EXPECT_THAT(verdict(slow_link, two_ranks), HasSubstr("bottleneck: exposed communication (80.0"));
+  EXPECT_THAT(bottleneck_text(slow_link, two_ranks),
+              HasSubstr("bottleneck: exposed communication (80.0"));
 }
 
 TEST(Verdict, ReportsOtherProgramsUseIfKnown) {
   RunSummary summary = summary_of({{T::step, 100}, {T::core_wait, 45}});
-  EXPECT_THAT(verdict(summary, {}), HasSubstr(": other processes may run on these cores"));
+  EXPECT_THAT(bottleneck_text(summary, {}), HasSubstr(": other processes may run on these cores"));
 
   summary.load = HostLoad{.host = "a", .cores = 2, .others = 1.8};
-  EXPECT_THAT(verdict(summary, {}), AllOf(HasSubstr("other processes used 1.8 of the 2 cores of a"),
-                                          HasSubstr("; free these cores")));
+  EXPECT_THAT(bottleneck_text(summary, {}),
+              AllOf(HasSubstr("other processes used 1.8 of the 2 cores of a"),
+                    HasSubstr("; free these cores")));
 
   summary.load->others = 0;
-  EXPECT_THAT(verdict(summary, {}), HasSubstr(": no other process used these cores"));
+  EXPECT_THAT(bottleneck_text(summary, {}), HasSubstr(": no other process used these cores"));
 }
 
 TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
@@ -253,7 +258,7 @@ TEST(Verdict, ARunWhoseLossIsNotFiniteGetsNoneOnItsSpeed) {
   for (const double loss : {2.0, std::nan(""), 2.0, std::nan(""), std::nan("")})
     summary.divergence.add(++summary.totals.steps, loss);
 
-  EXPECT_THAT(verdict_text(summary, two_ranks),
+  EXPECT_THAT(end_of_run_text(summary, two_ranks),
               AllOf(HasSubstr("the loss is not finite from step 5 on"),
                     HasSubstr("lower optimizer.learning_rate"), Not(HasSubstr("suggestion:"))));
 }
@@ -270,21 +275,22 @@ TEST(Verdict, TheNetworkIsNotBlamedOnOneHost) {
 
 TEST(Verdict, ASlowDiskOfOneRankIsThatRanks) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: data wait (60.0 %)"));
+  EXPECT_THAT(bottleneck_text(summary, two_ranks), HasSubstr("bottleneck: data wait (60.0 %)"));
 
   summary.slow.data = {.rank = 1, .seconds = 0.06, .own_seconds = 0.06};
 
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: data wait of rank 1 on b (60"));
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
+              HasSubstr("bottleneck: data wait of rank 1 on b (60"));
 }
 
 TEST(Verdict, RepeatedDecodingAsksForALargerCacheNotForReaders) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 60}});
   summary.decoded_again = 0.2;
-  EXPECT_THAT(verdict(summary, {}), HasSubstr("raise data.workers"));
+  EXPECT_THAT(bottleneck_text(summary, {}), HasSubstr("raise data.workers"));
 
   summary.decoded_again = 0.8;
 
-  EXPECT_THAT(verdict(summary, {}),
+  EXPECT_THAT(bottleneck_text(summary, {}),
               AllOf(HasSubstr("raise data.cache_megabytes"), Not(HasSubstr("raise data.workers"))));
 }
 
@@ -295,18 +301,19 @@ TEST(Verdict, CheckpointsOfOneRankAreItsOwn) {
                                    {T::checkpoint, 50},
                                    {T::checkpoint_straggler, 50}});
   summary.wall_seconds = 0.2;
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("bottleneck: checkpoints (50.0 %)"));
+  EXPECT_THAT(bottleneck_text(summary, two_ranks), HasSubstr("bottleneck: checkpoints (50.0 %)"));
 
   summary.slow.checkpoint = {.rank = 1, .seconds = 0.1, .own_seconds = 0.1};
 
-  EXPECT_THAT(verdict(summary, two_ranks), HasSubstr("checkpoints of rank 1 on b (50.0 %)"));
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
+              HasSubstr("checkpoints of rank 1 on b (50.0 %)"));
 }
 
 TEST(Verdict, ARankWhoseMessagesLeaveLateIsNamed) {
   RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
 
-  EXPECT_THAT(verdict(summary, two_ranks),
+  EXPECT_THAT(bottleneck_text(summary, two_ranks),
               AllOf(HasSubstr("behind rank 0 on a, whose messages seem to leave late (50.0 %)"),
                     HasSubstr("(50.0 %): look at the network")));
 }
@@ -318,14 +325,14 @@ TEST(Verdict, ReportsLatenessOfARankAndSpreadOfRanks) {
   summary.ranks = {{{T::compute, 40}}, {{T::compute, 78}, {T::late, 38}, {T::late_steps, 1}}};
 
   EXPECT_THAT(
-      verdict_text(summary, two_ranks),
+      end_of_run_text(summary, two_ranks),
       AllOf(HasSubstr("10.0 % (gradients 8.0 %, messages of tensor groups 1.0 %, norms 1.0 %)"),
             HasSubstr("\nranks: own work 0.0 to 0.1 s"),
             HasSubstr("rank 1 on b arrives 38 ms late at 100 % of steps: its own work "
                       "takes longer")));
   RunFacts cut = two_ranks;
   cut.cuts_samples = true;
-  EXPECT_THAT(verdict_text(summary, cut),
+  EXPECT_THAT(end_of_run_text(summary, cut),
               HasSubstr("gradients 8.0 %, halos and sums of shared samples 1.0 %, norms 1.0 %"));
 }
 
@@ -333,11 +340,11 @@ TEST(Verdict, LateMessagesAreNamedIfUnexplained) {
   RunSummary summary = summary_of({{T::step, 100}, {T::exposed_comm, 60}});
   summary.ranks = {{{T::late, 38}, {T::late_steps, 1}}, {{T::late, 20}, {T::late_steps, 1}}};
   summary.slow.messages = {.rank = 0, .seconds = 0.05, .own_seconds = 0.05};
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("rank 0 on a arrives"));
+  EXPECT_THAT(end_of_run_text(summary, two_ranks), HasSubstr("rank 0 on a arrives"));
 
   summary.slow.compute = {.rank = 1, .seconds = 0.03, .own_seconds = 0.08};
 
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("rank 1 on b arrives"));
+  EXPECT_THAT(end_of_run_text(summary, two_ranks), HasSubstr("rank 1 on b arrives"));
 }
 
 // On a busy machine a rank that waits for its data also lacks a core more often than its peers.
@@ -345,11 +352,11 @@ TEST(Verdict, MeasuredWaitsPrecedeSlightlyLongerCoreWaits) {
   RunSummary summary = summary_of({{T::step, 100}, {T::data_wait, 10}, {T::core_wait, 20}});
   summary.ranks = {{{T::late, 30}, {T::late_steps, 1}}, {}};
   summary.slow.core = {.rank = 0, .seconds = 0.036, .own_seconds = 0.05};
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it has no core"));
+  EXPECT_THAT(end_of_run_text(summary, two_ranks), HasSubstr("steps: it has no core"));
 
   summary.slow.data = {.rank = 0, .seconds = 0.033, .own_seconds = 0.033};
 
-  EXPECT_THAT(verdict_text(summary, two_ranks), HasSubstr("steps: it waits for its data"));
+  EXPECT_THAT(end_of_run_text(summary, two_ranks), HasSubstr("steps: it waits for its data"));
 }
 
 TEST(Verdict, UnbalancedExpertsAreNamedNotTheRankThatHoldsThem) {
@@ -358,7 +365,7 @@ TEST(Verdict, UnbalancedExpertsAreNamedNotTheRankThatHoldsThem) {
   summary.slow.compute = {.rank = 1, .seconds = summary.wall_seconds / 2};
   const RunFacts facts{.ranks = 2, .data = 2};
 
-  const std::string text = verdict_text(summary, facts);
+  const std::string text = end_of_run_text(summary, facts);
 
   EXPECT_THAT(text, AllOf(HasSubstr("experts unbalanced: about"), HasSubstr("(25.0 %)"),
                           HasSubstr("bottleneck: unbalanced experts (25.0 %)"),
@@ -369,7 +376,7 @@ TEST(Verdict, UnbalancedExpertsNextToWaitsForCoresAreDoubtful) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 30}, {T::core_wait, 20}, {T::expert_wait, 10}});
 
-  EXPECT_THAT(verdict_text(summary, {.ranks = 2, .data = 2}),
+  EXPECT_THAT(end_of_run_text(summary, {.ranks = 2, .data = 2}),
               AllOf(HasSubstr("experts unbalanced"), HasSubstr("not certain")));
 }
 
@@ -377,7 +384,7 @@ TEST(Verdict, WaitsForExpertsAreNoMoreThanAllWaits) {
   const RunSummary summary =
       summary_of({{T::step, 100}, {T::exposed_comm, 6}, {T::straggler, 2}, {T::expert_wait, 30}});
 
-  EXPECT_THAT(verdict_text(summary, {.ranks = 2, .data = 2}), HasSubstr("(8.0 %)"));
+  EXPECT_THAT(end_of_run_text(summary, {.ranks = 2, .data = 2}), HasSubstr("(8.0 %)"));
 }
 
 TEST(Trials, RarerWorkGainsItsTime) {
@@ -432,8 +439,8 @@ TEST(Verdict, AFinalEvaluationCannotBeMadeRarer) {
   summary.wall_seconds = 0.2;
   summary.evaluation_seconds = 0.1;
 
-  EXPECT_THAT(verdict(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith(" %)"));
-  EXPECT_THAT(verdict(summary, {.eval_every = 5, .eval_batches = 1}),
+  EXPECT_THAT(bottleneck_text(summary, {.eval_every = 0, .eval_batches = 1}), EndsWith(" %)"));
+  EXPECT_THAT(bottleneck_text(summary, {.eval_every = 5, .eval_batches = 1}),
               EndsWith(" %): raise train.eval_every"));
 }
 

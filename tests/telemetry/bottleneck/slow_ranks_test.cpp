@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "runtime/telemetry/verdict/rank_times.h"
+#include "runtime/telemetry/bottleneck/rank_times.h"
 
 namespace trireme {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
+#include "runtime/telemetry/bottleneck/run_fold.h"
 #include "runtime/telemetry/lines/line_file.h"
-#include "runtime/telemetry/verdict/run_fold.h"
 
 namespace trireme {
 

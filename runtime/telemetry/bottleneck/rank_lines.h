@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/telemetry/verdict.h"
+#include "runtime/telemetry/bottleneck/bottleneck.h"
 
 namespace trireme {
 

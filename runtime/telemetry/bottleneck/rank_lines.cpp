@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/telemetry/verdict/rank_lines.h"
+#include "runtime/telemetry/bottleneck/rank_lines.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tcp_strangers.sh PROGRAM TRIREME: strangers connect to the port of a job without MPI's launcher while its two ranks
+# tcp_unknown_peers.sh PROGRAM TRIREME: unknown peers connect to the port of a job without MPI's launcher while its two ranks
 # find each other (PROGRAM: failing_rank), and the job ends as if they had not. Then TRIREME is told to stop while it
 # waits for others. Prints the number of cases and of survived ones.
 set -uo pipefail
