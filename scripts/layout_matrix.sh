@@ -9,7 +9,7 @@
 #
 #   --model M        gpt (default) or another of scripts/small_models.sh; cosmoflow, unet and deepcam with spatial parallelism,
 #                    moe shares experts out among tensor and data ranks
-#   --context MODE   gather or heads: sequences in 4 blocks, cut over context ranks; causal transformers
+#   --context MODE   gather or heads: sequences in 4 blocks, split over context ranks; causal transformers
 #   --ranks LIST     rank counts to run, for example 1,2,4 (default: all from 1 to 8); one rank always runs, as the reference
 #   --precision P    fp32 (default) or bf16
 #   --quick          a dozen layouts instead of all

@@ -203,7 +203,7 @@ void Engine::begin() {
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
   if (requests_) {
     options.flags = [this] { return requests_->flags(); };
-    if (local_rank_ >= 0) options.joules = energy_of_rank(local_rank_, config);
+    if (local_rank_ >= 0) watch_device_of_rank(local_rank_, config, options);
   }
   options.slow_file = file_read_longest;
   if (session_.experts != nullptr && !session_.dry)

@@ -7,6 +7,7 @@
 #include "runtime/device/gpu_facts.h"
 #include "runtime/telemetry/advice.h"
 #include "runtime/telemetry/health/energy.h"
+#include "runtime/telemetry/health/gpu_state.h"
 
 #include <fmt/ranges.h>
 
@@ -305,14 +306,18 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .uneven_batch = has_uneven_batch(config)};
 }
 
-std::function<double()> energy_of_rank(int local_rank, const Config& config) {
-  if (config.device.type != DeviceChoice::cuda)
-    return local_rank == 0 ? joules_by_step(package_energy()) : [] { return 0.0; };
+void watch_device_of_rank(int local_rank, const Config& config, StepOptions& options) {
+  if (config.device.type != DeviceChoice::cuda) {
+    options.joules = local_rank == 0 ? joules_by_step(package_energy()) : [] { return 0.0; };
+    return;
+  }
   const CudaFacts facts = cuda_facts();
-  if (facts.gpus.empty()) return joules_by_step({.problem = "no GPU is seen"});
-  if (config.device.share) return joules_by_step({.problem = "ranks share GPUs"});
-  const auto index = static_cast<std::size_t>(local_rank) % facts.gpus.size();
-  return joules_by_step(gpu_energy(facts.gpus[index].bus));
+  std::string bus;
+  if (!facts.gpus.empty())
+    bus = facts.gpus[static_cast<std::size_t>(local_rank) % facts.gpus.size()].bus;
+  options.gpu = gpu_state_reader(bus);
+  options.joules = joules_by_step(config.device.share ? EnergySource{.problem = "ranks share GPUs"}
+                                                      : gpu_energy(bus));
 }
 
 }  // namespace trireme

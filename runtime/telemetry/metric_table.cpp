@@ -2,6 +2,7 @@
 #include "runtime/telemetry/metric_table.h"
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 namespace trireme {
@@ -130,6 +131,41 @@ constexpr std::array of_experts{
                traffic<&ExpertTraffic::rank_load>},
 };
 
+// The worst rank's number; nothing if no rank has one.
+template <auto member, bool highest>
+Value of_gpus(const S& metrics) {
+  Value worst;
+  for (const GpuState& gpu : metrics.gpus) {
+    const double value = gpu.*member;
+    if (std::isfinite(value) && (!worst || (highest ? value > *worst : value < *worst)))
+      worst = value;
+  }
+  return worst;
+}
+
+constexpr std::array of_gpu_states{
+    StepMetric{{"gpu_utilization", "1", gauge, thousandths,
+                "share of the time in which the least busy GPU ran a kernel, by NVML"},
+               of_gpus<&GpuState::utilization, false>},
+    StepMetric{
+        {"gpu_memory_bytes", "bytes", gauge, whole, "used on the fullest GPU, by all processes"},
+        of_gpus<&GpuState::memory_bytes, true>},
+    StepMetric{{"gpu_sm_mhz", "MHz", gauge, whole, "clock of the slowest GPU's multiprocessors"},
+               of_gpus<&GpuState::sm_mhz, false>},
+    StepMetric{{"gpu_watts", "W", gauge, thousandths, "power of the GPU that draws most"},
+               of_gpus<&GpuState::watts, true>},
+    StepMetric{{"gpu_celsius", "Celsius", gauge, whole, "temperature of the hottest GPU"},
+               of_gpus<&GpuState::celsius, true>},
+    StepMetric{{"gpus_slowed", "GPUs", gauge, whole,
+                "GPUs whose clock heat, a power brake or a hardware fault lowers"},
+               [](const S& m) {
+                 double slowed = 0;
+                 for (const GpuState& gpu : m.gpus)
+                   slowed += is_fault(gpu.slowdowns) ? 1 : 0;
+                 return m.gpus.empty() ? Value() : Value(slowed);
+               }},
+};
+
 constexpr StepMetric joules{
     {"joules", "J", gauge, thousandths,
      "energy of the processors, or of the GPUs, since the previous step, if all of it is counted"},
@@ -211,6 +247,7 @@ std::span<const StepMetric> step_metrics() {
     for (const TimeRow& row : times_in_order(time_use::metric))
       rows.push_back({{row.key, "ms", gauge, thousandths, row.meaning}, nullptr, row.part});
     rows.push_back(joules);
+    rows.insert(rows.end(), of_gpu_states.begin(), of_gpu_states.end());
     return rows;
   }();
   return all;

@@ -79,6 +79,15 @@ std::string format_json(const StepMetrics& metrics, ItemKind kind) {
                                    {"dead", load.dead},
                                    {"entropy", load.entropy},
                                    {"tokens", static_cast<std::int64_t>(load.tokens)}};
+  for (const GpuState& gpu : metrics.gpus) {
+    Json& lists = json["gpus"];
+    for (const auto& [name, value] : gpu_numbers) {
+      const double number = gpu.*value;
+      lists[std::string(name)].push_back(std::isfinite(number) ? Json(in_thousandths(number))
+                                                               : Json());
+    }
+    lists["slowdowns"].push_back(slowdown_text(gpu.slowdowns));
+  }
   return line_of(std::move(json), metrics.time);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/telemetry/expert_load.h"
+#include "runtime/telemetry/health/gpu_state.h"
 #include "runtime/telemetry/lines/line_file.h"
 #include "runtime/telemetry/quality.h"
 #include "runtime/telemetry/snapshots.h"
@@ -62,6 +63,7 @@ struct StepMetrics {
   // Of the weights digested after this step (telemetry.weight_digests).
   std::optional<std::uint64_t> weight_digest{};
   std::optional<double> joules{};          // since the previous report, if all of it is counted
+  std::vector<GpuState> gpus{};            // by rank; empty if no rank has a reading
   std::optional<SlowRead> slow_read{};     // if a rank waited for data
   std::vector<ExpertLoad> expert_loads{};  // by layer, in steps that read them
   std::optional<ExpertTraffic> expert_traffic{};

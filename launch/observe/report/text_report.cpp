@@ -189,7 +189,7 @@ std::string compute_text(const RunData& run, const Figures& figures) {
       fmt::format("{:.1f} GFLOP/s per rank of the model's own work", 1e-9 * rate / run.start.ranks);
   if (std::isfinite(figures.mfu))
     return text + fmt::format(", MFU {:.1f} % by parallel.hardware", 100 * figures.mfu);
-  return text + "; MFU unavailable: parallel.hardware has no peak";
+  return text + "; MFU unavailable: parallel.hardware is not set or has no peak";
 }
 
 std::string memory_text(const ModelFigures& figures, std::uint64_t resident) {

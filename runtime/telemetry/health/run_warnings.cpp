@@ -66,6 +66,7 @@ void RunWarnings::step(const StepMetrics& metrics) {
   watch_loss(metrics);
   watch_experts(metrics);
   watch_rounds(metrics);
+  watch_gpus(metrics);
 }
 
 void RunWarnings::watch_data(const StepMetrics& metrics) {
@@ -193,6 +194,22 @@ void RunWarnings::watch_experts(const StepMetrics& metrics) {
                      "and {} of {} experts have no token, after {} such reads in a row; raise "
                      "model.balance_loss, model.sequence_balance_loss or model.balance_rate",
                      load.layer, load.max_over_mean, load.dead, load.experts, loads_in_a_row));
+  }
+}
+
+void RunWarnings::watch_gpus(const StepMetrics& metrics) {
+  slowed_steps_.resize(metrics.gpus.size());
+  for (std::size_t rank = 0; rank < metrics.gpus.size(); ++rank) {
+    const GpuState& gpu = metrics.gpus[rank];
+    slowed_steps_[rank] = is_fault(gpu.slowdowns) ? slowed_steps_[rank] + 1 : 0;
+    if (slowed_steps_[rank] < judged_steps || !may_warn(slowed_gpu, metrics.time)) continue;
+    warn(slowed_gpu, metrics.step, metrics.time,
+         fmt::format("{} on the GPU of rank {}{} since step {} ({:.0f} MHz, {:.0f} degrees "
+                     "Celsius, {:.0f} W), and every step waits for it: check cooling and power "
+                     "with nvidia-smi -q -d PERFORMANCE",
+                     slowdown_text(gpu.slowdowns), rank,
+                     rank < sources_.hosts.size() ? " on " + sources_.hosts[rank] : "",
+                     metrics.step - slowed_steps_[rank] + 1, gpu.sm_mhz, gpu.celsius, gpu.watts));
   }
 }
 

@@ -48,11 +48,12 @@ class RunWarnings final : public MetricsSink {
     loss_rising,
     zero_gradient,
     unbalanced_experts,
-    expert_rounds
+    expert_rounds,
+    slowed_gpu
   };
-  static constexpr std::array<std::string_view, 7> kinds{
+  static constexpr std::array<std::string_view, 8> kinds{
       "slow_data",     "slow_checkpoint",    "gradient_norm", "loss_rising",
-      "zero_gradient", "unbalanced_experts", "expert_rounds"};
+      "zero_gradient", "unbalanced_experts", "expert_rounds", "slowed_gpu"};
 
   void watch_data(const StepMetrics& metrics);
   [[nodiscard]] std::string slowest_reads() const;
@@ -61,6 +62,7 @@ class RunWarnings final : public MetricsSink {
   void end_block(const StepMetrics& metrics);
   void watch_experts(const StepMetrics& metrics);
   void watch_rounds(const StepMetrics& metrics);
+  void watch_gpus(const StepMetrics& metrics);
   [[nodiscard]] bool may_warn(Kind kind, Time now);
   void warn(Kind kind, std::int64_t step, Time now, std::string text);
   [[nodiscard]] std::string samples_text(std::int64_t step) const;
@@ -99,6 +101,7 @@ class RunWarnings final : public MetricsSink {
   };
   std::map<std::string, Balance> balances_;
   std::int64_t round_steps_ = 0, passes_ = 0, in_rounds_ = 0;  // since the last check
+  std::vector<int> slowed_steps_;  // by rank: steps in a row with a slowed GPU
   // For checkpoints.
   std::vector<double> rates_;        // MB/s, of the latest ones
   std::optional<Time> last_save_{};  // or the first step

@@ -77,6 +77,8 @@ void StepReports::learn(std::int64_t step, std::span<const RankStep> by_rank) {
   if (mesh_.world().rank() == 0) {
     StepMetrics& metrics = waiting_[0].metrics;
     metrics.joules = joules_of(by_rank);
+    if (std::ranges::any_of(by_rank, [](const RankStep& rank) { return rank.gpu.known; }))
+      std::ranges::transform(by_rank, std::back_inserter(metrics.gpus), &RankStep::gpu);
     if (metrics.weight_digest) {
       *metrics.weight_digest = 0;
       for (const RankStep& rank : by_rank)

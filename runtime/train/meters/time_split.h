@@ -11,6 +11,7 @@
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/expert_meter.h"
+#include "runtime/telemetry/health/gpu_state.h"
 #include "runtime/telemetry/times.h"
 
 namespace trireme {
@@ -29,6 +30,7 @@ struct RankStep {
   Times times{};
   // Energy counted by this rank (StepOptions::joules) since the previous step; NaN: unknown.
   double joules = 0;
+  GpuState gpu{};            // of this rank's GPU
   std::uint64_t digest = 0;  // this rank's part of the digest of the weights
   ExpertCounts experts{};
   FileReads slow_file{};  // if it waited for data: the file with the longest reads since

@@ -71,6 +71,7 @@ struct StepOptions {
   // Joules since the last call, counted by this rank: its own GPU, or on the first rank of a host
   // the processors, else 0; NaN if unknown. Called when a step is read; may be empty.
   std::function<double()> joules{};
+  std::function<GpuState()> gpu{};  // this rank's GPU; may be empty
   // The file with this rank's longest reads since the last call. Called when a step that waited for
   // data is read; may be empty.
   std::function<FileReads()> slow_file{};

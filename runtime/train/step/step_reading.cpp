@@ -115,6 +115,7 @@ RankStep StepEngine::times_of(std::int64_t step, const Slot& slot) const {
   share_out(times, streams_.stalls.milliseconds(step), slot.core);
   own.experts = slot.experts;
   if (expert_meter_) own.experts.milliseconds = expert_meter_->work.milliseconds(step);
+  if (options_.gpu) own.gpu = options_.gpu();
   if (options_.joules && !test_rests(step + 1)) own.joules = options_.joules();
   if (options_.slow_file && times[TimePart::data_wait] > telling_wait * times[TimePart::period])
     own.slow_file = options_.slow_file();

@@ -13,6 +13,7 @@
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/comm/timing/clock_offset.h"
+#include "runtime/device/range.h"
 #include "runtime/device/trace/trace_log.h"
 #include "runtime/telemetry/trace/rank_trace.h"
 #include "runtime/train/step/streams.h"
@@ -66,6 +67,7 @@ class StepTracer {
   std::int64_t origin_unix_ns_ = 0;
   std::int64_t first_done_ = 0, last_done_ = 0;  // traced steps, from 1; 0: none
   std::size_t counted_ = 0;                      // spans of the last step
+  std::optional<Range> profiled_;                // around the traced steps, for nsys and ncu
 };
 
 }  // namespace trireme

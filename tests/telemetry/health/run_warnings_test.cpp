@@ -285,5 +285,23 @@ TEST_F(ExpertWarnings, PassesInRoundsNameTheBuffer) {
                         "steps 1 to 20"));
 }
 
+TEST_F(RunWarningsTest, AGpuThatHeatSlowsIsNamedWithItsRankAndHost) {
+  StepMetrics metrics = healthy();
+  metrics.gpus = {{.known = true}, {.sm_mhz = 1230, .watts = 310, .celsius = 91, .known = true}};
+  for (int i = 0; i < 40; ++i) {
+    metrics.gpus[1].slowdowns = i % 3 == 0 ? 0 : 0x20;
+    step(metrics);
+  }
+  EXPECT_THAT(kinds(), IsEmpty()) << "now and then is no reason to warn";
+  metrics.gpus[1].slowdowns = 0x20;
+
+  for (int i = 0; i < 40; ++i)
+    step(metrics);
+
+  ASSERT_THAT(kinds(), ElementsAre("slowed_gpu"));
+  EXPECT_THAT(found_[0].text, HasSubstr("thermal slowdown on the GPU of rank 1 on n1 since step "));
+  EXPECT_THAT(found_[0].text, HasSubstr("(1230 MHz, 91 degrees Celsius, 310 W)"));
+}
+
 }  // namespace
 }  // namespace trireme
