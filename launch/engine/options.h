@@ -46,8 +46,8 @@ namespace trireme {
 [[nodiscard]] DType reduced_dtype(const Config& config);
 // Thread blocks of NCCL's calls.
 [[nodiscard]] CtaLimits cta_limits(const Config& config);
-// What matmuls leave to them everywhere on any layout, as reproducibility: layout needs it, because
-// an algorithm depends on it (ExecutionPolicy). 0 in the other modes.
+// Multiprocessors that matmuls always leave to NCCL in reproducibility: layout, because their
+// algorithm depends on it (ExecutionPolicy). 0 in the other modes.
 [[nodiscard]] int reserved_processors(const Config& config);
 // In the other modes, by the place in a step.
 [[nodiscard]] MessageProcessors message_processors(const Config& config,

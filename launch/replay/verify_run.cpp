@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 // Damaged files are reported as problems.
 template <typename Look>
-void whatever_happens(RunCheck& check, std::string_view what, const Look& look) {
+void collect_errors(RunCheck& check, std::string_view what, const Look& look) {
   try {
     look();
   } catch (const Error& error) {
@@ -78,7 +78,7 @@ void check_files(const std::string& directory, const CertificateRecord& record, 
       add(check, name, "is not certified: an earlier version wrote the certificate", true);
       continue;
     }
-    whatever_happens(check, name, [&] {
+    collect_errors(check, name, [&] {
       if (!fs::exists(path)) return add(check, name, "is not there", false);
       const std::string found =
           digest_text(checksum_of(read_whole_file(path, largest, ExitCode::config)));
@@ -94,7 +94,7 @@ void check_files(const std::string& directory, const CertificateRecord& record, 
 void check_growing_files(const std::string& directory, const CertificateRecord& record,
                          RunCheck& check) {
   for (const auto& [name, certified] : record.files)
-    whatever_happens(check, name, [&] {
+    collect_errors(check, name, [&] {
       const std::string found = beginning_digest(directory + "/" + name, certified.bytes);
       const bool same = found == certified.digest;
       add(check, name,
@@ -314,7 +314,7 @@ void check_checkpoints(const std::string& directory, const CertificateRecord& re
                        RunCheck& check) {
   for (const StepDirectory& found : list_checkpoints(RunDirectory::checkpoints_in(directory))) {
     const std::string name = fs::path(found.path).filename();
-    whatever_happens(check, name, [&] {
+    collect_errors(check, name, [&] {
       const FoundCheckpoint checkpoint = open_checkpoint(found.path);
       if (record.steps.empty() || checkpoint.step > record.steps.back().step)
         return add(check, name, "is of a step after the end of the certificate", false);
@@ -349,10 +349,10 @@ RunCheck verify_run(const std::string& directory) {
   check_chain(record, check);
   check_files(directory, record, check);
   check_growing_files(directory, record, check);
-  whatever_happens(check, "data.json", [&] { check_data_record(directory, record, check); });
-  whatever_happens(check, "metrics.jsonl", [&] { check_metrics(directory, record, check); });
-  whatever_happens(check, "weights", [&] { check_weights(directory, record, check); });
-  whatever_happens(check, "averages", [&] { check_averages(directory, record, check); });
+  collect_errors(check, "data.json", [&] { check_data_record(directory, record, check); });
+  collect_errors(check, "metrics.jsonl", [&] { check_metrics(directory, record, check); });
+  collect_errors(check, "weights", [&] { check_weights(directory, record, check); });
+  collect_errors(check, "averages", [&] { check_averages(directory, record, check); });
   check_checkpoints(directory, record, check);
   return check;
 }

@@ -37,8 +37,8 @@ struct NamePair {
   // Hugging Face has (out, in, height, width), we have (out, height, width, in). Only with a single
   // tensor.
   bool filters = false;
-  // Of each expert's outputs Hugging Face has a gate and its value alternating, we have all gates,
-  // then all values. Only with a single tensor.
+  // Hugging Face interleaves gates and values of an expert's outputs; we store all gates, then all
+  // values. Only with a single tensor.
   bool interleaved = false;
   Shape our_shape{};  // if it does not follow from hf: the same values in another shape
   // A tensor of our shape that some files have instead; its name is empty if there is none.

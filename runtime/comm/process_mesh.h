@@ -80,9 +80,9 @@ class ProcessMesh {
   [[nodiscard]] Communicator& pipeline() const { return *pipeline_; }  // same data and tensor index
   // All ranks with the same data index: one replica of the model.
   [[nodiscard]] Communicator& model() const { return *model_; }
-  // Of the data group: the ranks with other slices than this one, and those with the same. Sums
-  // over the one, then the other, are sums over the data group. One of the two is the data group
-  // itself unless 1 < shard < data; a group of one rank is an identity.
+  // Of the data group: the ranks with the other shards, and the replicas of this rank's shard. A
+  // sum over zero(), then over replicas(), is a sum over the data group. One of the two is the data
+  // group itself unless 1 < shard < data; a group of one rank is an identity.
   [[nodiscard]] Communicator& zero() const { return *zero_; }
   [[nodiscard]] Communicator& replicas() const { return *replicas_; }
   // The ranks of zero() again, for gathers that must not wait for reductions.

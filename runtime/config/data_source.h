@@ -21,7 +21,8 @@ struct FieldSource {
   std::vector<std::string> test_files{};
   // Of the targets, if they are not in `files`: one row per sample, in the samples' order.
   std::vector<std::string> target_files{}, validation_target_files{};
-  std::string target_names{};  // or for the file or group that this text field of theirs names
+  std::string target_names{};  // field of target_files that names the file or group of a row;
+                               // empty: by order
   // Of validation samples in `files`, beside or instead of those of training.
   std::vector<std::string> validation_inputs{}, validation_target{};
   // Share of the samples for validation, in a fixed random order.

@@ -293,11 +293,11 @@ struct Context {
   const TensorGroup* experts = nullptr;
   // The context-parallel ranks; null if there is one.
   const TensorGroup* context_group = nullptr;
-  // Of sequences that are cut: which of this rank's blocks (ContextSplit::local), and which part of
+  // With context parallelism: the index of this rank's block (ContextSplit::local), and the part of
   // the pass (Layer::forward_parts).
   int block = 0, part = 0;
   std::ptrdiff_t scratch_shift = 0;     // from the declared offsets to this block's
-  std::ptrdiff_t shared_shift = 0;      // to what blocks share, behind all of theirs
+  std::ptrdiff_t shared_shift = 0;      // to memory that blocks share, after theirs
   ExpertMeter* expert_meter = nullptr;  // null: nothing is counted
   bool recomputing = false;             // this forward repeats an earlier one for its backward
   Tensor rng{};                         // (2) u64: seed, step

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// What the runner calls its owner for.
+// Callbacks of the runner.
 class StageWork {
  public:
   virtual ~StageWork() = default;

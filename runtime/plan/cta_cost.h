@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What matmuls and messages on the multiprocessors of one GPU cost each other. Pure functions.
+// Slowdown of matmuls and of NCCL where they share a GPU's multiprocessors. Pure functions.
 #pragma once
 
 #include "runtime/plan/hardware.h"

@@ -40,8 +40,7 @@ class Exporter : public MetricsSink {
   virtual void finish(RunEnd end) = 0;
 };
 
-// What other tools call the metrics of the table: made from its names, so that a metric is found
-// in every tool by the name that it has in metrics.jsonl.
+// Names of exported metrics, made from those in metrics.jsonl.
 
 // For TensorBoard, which shows what comes before the slash as a group (scripts/export_run.py gives
 // W&B and MLflow the same names): "train/loss", "time/forward_ms"; of an evaluation
