@@ -65,11 +65,8 @@ std::string field_table_markdown() {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> of_training = {
-    "model.dropout", "model.init_std", "model.mask_probability", "model.position_init"};
-
 ModelConfig canonical(ModelConfig model) {
-  if (const auto spell = family_of(model).exchange->canonicalize) canonicalize(model);
+  if (const auto canonicalize = family_of(model).exchange->canonicalize) canonicalize(model);
   return model;
 }
 
@@ -85,8 +82,7 @@ std::vector<FunctionDifference> function_differences(const ModelConfig& ours,
   std::vector<FunctionDifference> differences;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto& [key, value] = wanted[i];
-    if (key.starts_with("model.") && value != found[i].second &&
-        std::ranges::find(of_training, key) == of_training.end())
+    if (value != found[i].second && key_table().find(key)->effect() == config::Effect::function)
       differences.push_back({key, value, found[i].second});
   }
   return differences;

@@ -74,9 +74,10 @@ const CertificateStart& start_of_step(const CertificateRecord& record, std::int6
   return *found;
 }
 
-// Rounded messages are not part of a layout.
-bool is_of_layout(const std::string& set) {
-  return set.starts_with("parallel.") && !set.starts_with("parallel.reduce_dtype");
+// Whether KEY=VALUE sets the layout, of which a replay may have another.
+bool is_of_layout(std::string_view setting) {
+  const config::Field* const row = key_table().find(setting.substr(0, setting.find('=')));
+  return row != nullptr && row->section() == "parallel" && row->effect() == config::Effect::layout;
 }
 
 Config replay_config(const RankProcess& process, const ReplayRequest& request,
@@ -104,10 +105,8 @@ Config replay_config(const RankProcess& process, const ReplayRequest& request,
       "train.stop_at={}",
       "run.deadline_minutes=0"};
   if (std::ranges::any_of(request.overrides, is_of_layout) || was.ranks() != ranks) {
-    for (const char* const key :
-         {"data=auto", "tensor=1", "expert=auto", "context=1", "pipeline=1", "zero=0",
-          "zero_group=all", "sequence=false", "schedule=1f1b", "chunks=1", "stage_layers=[]"})
-      set.push_back(std::string("parallel.") + key);
+    for (const auto& [key, value] : values_by_key(default_config()))
+      if (is_of_layout(key)) set.push_back(fmt::format("{}={}", key, value));
   }
   set.insert(set.end(), request.overrides.begin(), request.overrides.end());
   Provenance where;

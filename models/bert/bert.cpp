@@ -48,12 +48,12 @@ std::vector<config::Field> bert_fields() {
                  "rows of the token type table; samples use the first"),
       BERT_FIELD(mask_token, (IntegerRange{1, 2147483646, {}, "none"}),
                  "id of the mask token, below model.vocabulary; must not occur in text"),
-      config::renamed(
-          BERT_FIELD(mask_probability, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
-                     "probability that a token is to be predicted: 80 % of these are masked, 10 % "
-                     "replaced by a "
-                     "random token, 10 % kept"),
-          "model.mask_share"),
+      BERT_FIELD(mask_probability, (NumberRange{.low = 0, .high = 1, .low_is_open = true}),
+                 "probability that a token is to be predicted: 80 % of these are masked, 10 % "
+                 "replaced by a "
+                 "random token, 10 % kept")
+          .changing(config::Effect::history)
+          .formerly_named("model.mask_share"),
   }));
 }
 

@@ -47,7 +47,8 @@ std::vector<config::Field> cosmoflow_fields() {
       COSMOFLOW_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}),
                       "widths of the dense layers but the last"),
       COSMOFLOW_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                      "dropout probability"),
+                      "dropout probability")
+          .changing(config::Effect::history),
       COSMOFLOW_FIELD(leaky_slope, (NumberRange{.low = 0, .high = 1}),
                       "slope of LeakyReLU below zero"),
       COSMOFLOW_FIELD(target_scale, (NumberRange{.low = 0, .high = 1e6}),

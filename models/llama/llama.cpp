@@ -85,16 +85,14 @@ std::vector<config::Field> llama_fields() {
       LLAMA_FIELD(
           rope_original_context, (IntegerRange{1, std::int64_t{1} << 30, {}, "none"}),
           "pretraining context (original_max_position_embeddings), for llama3 and YaRN scaling"),
-      config::renamed(
-          LLAMA_FIELD(rope_low_freq_factor,
-                      (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),
-                      "frequencies with fewer turns than this in model.rope_original_context are "
-                      "divided by model.rope_factor (yarn: beta_slow)"),
-          "model.rope_low_turns"),
-      config::renamed(LLAMA_FIELD(rope_high_freq_factor, (NumberRange{.low = 0, .high = 1e6}),
-                                  "frequencies with more turns are unchanged (yarn: beta_fast); 0 "
-                                  "= published value: 4, yarn 32"),
-                      "model.rope_high_turns"),
+      LLAMA_FIELD(rope_low_freq_factor, (NumberRange{.low = 0, .high = 1e6, .low_is_open = true}),
+                  "frequencies with fewer turns than this in model.rope_original_context are "
+                  "divided by model.rope_factor (yarn: beta_slow)")
+          .formerly_named("model.rope_low_turns"),
+      LLAMA_FIELD(rope_high_freq_factor, (NumberRange{.low = 0, .high = 1e6}),
+                  "frequencies with more turns are unchanged (yarn: beta_fast); 0 "
+                  "= published value: 4, yarn 32")
+          .formerly_named("model.rope_high_turns"),
   }));
 }
 

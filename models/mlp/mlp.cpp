@@ -41,12 +41,12 @@ std::vector<config::Field> mlp_fields() {
       MLP_FIELD(channels, IntegerRange{1, 4096}, "channels of the input; of a table: its columns"),
       MLP_FIELD(convolutions, (IntegerRange{1, 65536, {0, 16}}),
                 "channels of the convolutions along a signal; each halves it"),
-      config::renamed(
-          MLP_FIELD(kernel_size, IntegerRange{1, 1023}, "width of their windows, an odd number"),
-          "model.taps"),
+      MLP_FIELD(kernel_size, IntegerRange{1, 1023}, "width of their windows, an odd number")
+          .formerly_named("model.taps"),
       MLP_FIELD(dense, (IntegerRange{1, 65536, {0, 8}}), "widths of the dense layers but the last"),
       MLP_FIELD(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                "dropout probability"),
+                "dropout probability")
+          .changing(config::Effect::history),
   });
 }
 

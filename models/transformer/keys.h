@@ -17,9 +17,10 @@ namespace trireme {
 inline constexpr config::NumberRange rope_theta_range{.low = 1, .high = 1e12, .low_is_open = true};
 
 // A row, where a family has the member.
-#define TRIREME_SHARED(name, ...)                \
-  if constexpr (requires(Options o) { o.name; }) \
-  rows.push_back(TRIREME_MODEL_FIELD(Options, name, __VA_ARGS__))
+#define TRIREME_SHARED_CHANGING(effect, name, ...) \
+  if constexpr (requires(Options o) { o.name; })   \
+  rows.push_back(TRIREME_MODEL_FIELD(Options, name, __VA_ARGS__).changing(config::Effect::effect))
+#define TRIREME_SHARED(name, ...) TRIREME_SHARED_CHANGING(function, name, __VA_ARGS__)
 
 template <typename Options>
 void add_expert_fields(std::vector<config::Field>& rows) {
@@ -76,19 +77,21 @@ template <typename Options>
                  "is set");
   TRIREME_SHARED(context, IntegerRange{1, 1 << 24}, "tokens per sequence");
   TRIREME_SHARED(vocabulary, IntegerRange{2, 2147483647}, "token ids; 256 = bytes");
-  TRIREME_SHARED(dropout, (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
-                 "dropout probability");
-  rows.push_back(config::renamed(
-      TRIREME_MODEL_FIELD(Options, init_std,
-                          (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
-                          "standard deviation of the normal distribution of initial matrices; 0.02 "
-                          "as published, about 1/sqrt(hidden) for small models"),
-      "model.init_deviation"));
+  TRIREME_SHARED_CHANGING(history, dropout,
+                          (NumberRange{.low = 0, .high = 1, .high_is_open = true}),
+                          "dropout probability");
+  rows.push_back(TRIREME_MODEL_FIELD(
+                     Options, init_std, (NumberRange{.low = 0, .high = 10, .low_is_open = true}),
+                     "standard deviation of the normal distribution of initial matrices; 0.02 "
+                     "as published, about 1/sqrt(hidden) for small models")
+                     .changing(config::Effect::history)
+                     .formerly_named("model.init_deviation"));
   TRIREME_SHARED(activation, config::one_of<ops::ActivationKind>(),
                  "activation of the MLP; device.fused_epilogues can fuse gelu_tanh into matmuls");
-  TRIREME_SHARED(position_init, config::one_of<PositionInit>(),
-                 "initial learned positions: normal as published, or sinusoidal (small models "
-                 "learn much faster)");
+  TRIREME_SHARED_CHANGING(
+      history, position_init, config::one_of<PositionInit>(),
+      "initial learned positions: normal as published, or sinusoidal (small models "
+      "learn much faster)");
   TRIREME_SHARED(
       mup_base_width, (IntegerRange{1, 65536, {}, "off"}),
       "muP: model.hidden of the small model that learning_rate and init_std were tuned for; wider "

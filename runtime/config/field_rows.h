@@ -21,6 +21,7 @@ inline const Condition on_cuda{"device.type", {"cuda"}};
 [[nodiscard]] std::vector<Field> mixture_fields();
 // parallel.* and comm.*
 [[nodiscard]] std::vector<Field> parallel_fields();
+[[nodiscard]] std::vector<Field> message_fields();
 [[nodiscard]] std::vector<Field> comm_fields();
 // telemetry.*
 [[nodiscard]] std::vector<Field> telemetry_fields();

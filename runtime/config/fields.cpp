@@ -35,11 +35,13 @@ std::vector<Field> run_and_device_fields() {
             "where the run writes its config, metrics and weights"),
       FIELD(run.seed, Free{},
             "random seed of initial weights, dropout and sample order; clock = drawn at the first "
-            "start"),
+            "start")
+          .changing(Effect::state),
       FIELD(run.deadline_minutes, NumberRange{.high = year_of_minutes},
             "stop with a checkpoint and exit code 75 after this long; 0 = no deadline"),
       FIELD(device.type, one_of<DeviceChoice>(),
-            "device to compute on; auto = cuda if the build has it and a GPU is present"),
+            "device to compute on; auto = cuda if the build has it and a GPU is present")
+          .changing(Effect::layout),
       FIELD(device.share, Free{}, "several ranks may take turns on one GPU", on_cuda),
       FIELD(device.graphs, one_of<GraphMode>(),
             "record each layer's passes, or the whole step, as CUDA graphs and replay them",
@@ -74,40 +76,52 @@ std::vector<Field> model_fields() {
 
 std::vector<Field> train_fields() {
   return {
-      FIELD(train.steps, IntegerRange{1, many}, "optimizer steps"),
+      FIELD(train.steps, IntegerRange{1, many}, "optimizer steps").changing(Effect::step),
       FIELD(train.epochs, NumberRange{.high = 1e6},
-            "passes over the training data, instead of train.steps; 0 = none"),
-      FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks"),
-      FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank"),
+            "passes over the training data, instead of train.steps; 0 = none")
+          .changing(Effect::step),
+      FIELD(train.global_batch, IntegerRange{1, 1 << 30}, "samples per step over all ranks")
+          .changing(Effect::samples),
+      FIELD(train.micro_batch, IntegerRange{1, 1 << 20}, "samples per forward pass of one rank")
+          .changing(Effect::layout),
       FIELD(train.batch_ramp, texts,
             "growing global batch: a list of STEP:SIZE; from STEP on (counted from 0) a global "
-            "batch has SIZE samples; the last size is train.global_batch"),
+            "batch has SIZE samples; the last size is train.global_batch")
+          .changing(Effect::samples),
       FIELD(train.batch_ramp_form, one_of<RampForm>(),
             "between two entries of train.batch_ramp: stepwise = the earlier size; linear = "
-            "interpolated, in multiples of the greatest common divisor of all sizes"),
+            "interpolated, in multiples of the greatest common divisor of all sizes")
+          .changing(Effect::samples),
       FIELD(train.context_ramp, texts,
             "growing sequences: a list of STEP:TOKENS; from STEP on (counted from 0) sequences "
             "have TOKENS tokens; the last is model.context. Longer rows are cut into such "
-            "sequences, so a step keeps its number of tokens"),
+            "sequences, so a step keeps its number of tokens")
+          .changing(Effect::samples),
       FIELD(train.initial_weights, Text{},
             "initial weights: a safetensors file, an index of several files, a directory with "
             "either, or a checkpoint of any layout; empty = random. Keys of the model section that "
-            "the config does not set are taken from the run of the weights"),
+            "the config does not set are taken from the run of the weights")
+          .changing(Effect::place),
       FIELD(train.initial_skip, texts,
             "patterns (* = anything) over the names of tensors in train.initial_weights that are "
-            "not read, such as those that the model lacks"),
+            "not read, such as those that the model lacks")
+          .changing(Effect::place),
       FIELD(train.initial_reinitialise, texts,
             "patterns over the model's parameters that keep their fresh values, such as a head of "
-            "another size: [\"classifier.*\"]"),
+            "another size: [\"classifier.*\"]")
+          .changing(Effect::place),
       FIELD(train.freeze, texts,
             "patterns over the model's parameters that are not trained, such as [\"embedding.*\", "
-            "\"blocks.[0-5].*\"]; running statistics still follow the data"),
+            "\"blocks.[0-5].*\"]; running statistics still follow the data")
+          .changing(Effect::state),
       FIELD(train.recompute, one_of<Recompute>(),
-            "activations that the backward pass recomputes instead of keeping them"),
+            "activations that the backward pass recomputes instead of keeping them")
+          .changing(Effect::place),
       FIELD(train.row_tile, IntegerRange{0, 1 << 30},
             "rows at a time in MLPs and language heads, a divisor of the rows of a micro-batch on "
             "a rank; backward computes again what lies between, so that long sequences need "
-            "little memory. 0 = all rows"),
+            "little memory. 0 = all rows")
+          .changing(Effect::rounding),
   };
 }
 
@@ -115,41 +129,54 @@ std::vector<Field> train_fields() {
 std::vector<Field> measure_fields() {
   return {
       FIELD(train.clip_norm, NumberRange{.high = any_size},
-            "largest global gradient norm; 0 = no clipping"),
+            "largest global gradient norm; 0 = no clipping")
+          .changing(Effect::step),
       FIELD(train.loss, one_of<LossChoice>(),
             "loss of a model that predicts values, of their errors: mse = squared; mae = absolute; "
             "huber = absolute beyond huber_delta; auto = mse. Of classes: auto = cross-entropy; of "
-            "pixels dice_cross_entropy = half of it, half the dice loss without the first class"),
+            "pixels dice_cross_entropy = half of it, half the dice loss without the first class")
+          .changing(Effect::step),
       FIELD(train.huber_delta, (NumberRange{.high = 1e9, .low_is_open = true}),
-            "largest error whose loss is half its square; beyond, the loss is linear", huber),
+            "largest error whose loss is half its square; beyond, the loss is linear", huber)
+          .changing(Effect::step),
       FIELD(train.label_smoothing, below_one,
-            "share of the target probability spread over all classes"),
+            "share of the target probability spread over all classes")
+          .changing(Effect::step),
       FIELD(train.z_loss, NumberRange{.high = 1},
             "weight of z-loss, the squared logarithm of the softmax's denominator, in the training "
-            "loss; keeps logits from drifting (published: 1e-4)"),
+            "loss; keeps logits from drifting (published: 1e-4)")
+          .changing(Effect::step),
       FIELD(train.ema_decay, below_one, "decay of the averaged weights; 0 = no average"),
       FIELD(train.eval_every, IntegerRange{0, many},
-            "steps between evaluations; 0 = only at the end"),
+            "steps between evaluations; 0 = only at the end")
+          .changing(Effect::report),
       FIELD(train.eval_every_samples, IntegerRange{0, many},
             "instead of train.eval_every: evaluate after each step whose samples reach or pass a "
-            "multiple of this; 0 = none"),
+            "multiple of this; 0 = none")
+          .changing(Effect::report),
       FIELD(train.eval_batches, IntegerRange{0, many},
-            "global batches per evaluation, the first of the validation set; 0 = all of it"),
+            "global batches per evaluation, the first of the validation set; 0 = all of it")
+          .changing(Effect::report),
       FIELD(train.eval_overlap, below_one,
             "evaluate whole samples, larger than the model's, in windows that overlap by at least "
             "this share along each axis, and average logits by a Gaussian; 0 = off",
-            {}, Needs::fields),
+            {}, Needs::fields)
+          .changing(Effect::report),
       FIELD(train.stop_at, Free{},
             "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
             "evaluation whose eval_loss, accuracy, f1, f1_micro, auc, r2, mae, vrmse, mean_iou or "
-            "mean_dice passes X; {} = never"),
+            "mean_dice passes X; {} = never")
+          .changing(Effect::report),
       FIELD(train.patience, IntegerRange{0, many},
             "evaluations in a row behind the best (checkpoint.keep_best) that end the run; 0 = "
-            "never"),
-      FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines"),
+            "never")
+          .changing(Effect::report),
+      FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines")
+          .changing(Effect::report),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},
             "consecutive steps with a NaN or infinite loss or gradient, all skipped, after which "
-            "the run stops (exit code 6)"),
+            "the run stops (exit code 6)")
+          .changing(Effect::report),
       FIELD(train.spike_zscore, NumberRange{.high = any_size},
             "skip a batch whose loss lies this many standard deviations above the running mean; 0 "
             "= never"),
@@ -157,10 +184,12 @@ std::vector<Field> measure_fields() {
             "steps in the running mean and standard deviation; no step before that is skipped"),
       FIELD(train.divergence_check_every, IntegerRange{0, many},
             "steps between comparisons of the replicas' weights, also done at the start and at the "
-            "end of a run (exit code 5 if they differ); 0 = never"),
+            "end of a run (exit code 5 if they differ); 0 = never")
+          .changing(Effect::report),
       FIELD(train.noise_scale_every, IntegerRange{0, many},
             "steps between measurements of the gradient noise scale: the batch size beyond which a "
-            "step gains little (McCandlish et al., 2018); 0 = never"),
+            "step gains little (McCandlish et al., 2018); 0 = never")
+          .changing(Effect::report),
   };
 }
 
@@ -187,7 +216,8 @@ std::vector<Field> optimizer_fields() {
   return {
       FIELD(optimizer.name, one_of<OptimizerKind>(),
             "update rule; adafactor: as in T5, clipped at 1, no first moment; muon: adamw for all "
-            "but hidden matrices and filters"),
+            "but hidden matrices and filters")
+          .changing(Effect::state),
       FIELD(optimizer.learning_rate, NumberRange{.high = 1000}, "peak learning rate"),
       FIELD(optimizer.betas,
             (NumberRange{.low = 0, .high = 1, .high_is_open = true, .items = {2, 2}}),
@@ -222,7 +252,8 @@ std::vector<Field> optimizer_fields() {
             "rate after warm-up, as a share of learning_rate: with r = "
             "minimum_ratio and p = (n - 1 - w) / (steps - 1 - w) at step n, cosine is "
             "r + (1 - r) (1 + cos(pi p)) / 2, linear is 1 - (1 - r) p, polynomial is "
-            "r + (1 - r) (1 - p)^power, exponential is r^p, wsd is 1 and falls "
+            "r + (1 - r) (1 - p)^power, exponential is r^p, inverse_sqrt is sqrt(w / n) and at "
+            "least r, wsd is 1 and falls "
             "linearly to r over the last decay_fraction of the steps, and multistep is given by "
             "factors"),
       FIELD(lr_schedule.warmup_steps, IntegerRange{0, many},
@@ -307,12 +338,24 @@ const Limits& Field::limits_for(std::string_view family) const {
   return other == shared.end() ? limits : other->limits;
 }
 
+Effect Field::effect() const {
+  if (own_effect) return *own_effect;
+  constexpr std::pair<std::string_view, Effect> sections[] = {
+      {"model", Effect::function},  {"parallel", Effect::layout}, {"device", Effect::place},
+      {"comm", Effect::place},      {"optimizer", Effect::step},  {"lr_schedule", Effect::step},
+      {"lora", Effect::state},      {"run", Effect::report},      {"checkpoint", Effect::report},
+      {"telemetry", Effect::report}};
+  for (const auto& [name, effect] : sections)
+    if (section() == name) return effect;
+  return Effect::history;
+}
+
 std::vector<Field> common_fields() {
   std::vector<Field> table;
   for (auto part :
        {run_and_device_fields, model_fields, +[] { return source_fields(); }, data_fields,
-        mixture_fields, parallel_fields, comm_fields, train_fields, measure_fields, lora_fields,
-        optimizer_fields, checkpoint_fields, telemetry_fields}) {
+        mixture_fields, parallel_fields, message_fields, comm_fields, train_fields, measure_fields,
+        lora_fields, optimizer_fields, checkpoint_fields, telemetry_fields}) {
     std::ranges::move(part(), std::back_inserter(table));
   }
   return table;

@@ -3,8 +3,10 @@
 // a key is declared in one row and nowhere else.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -109,6 +111,20 @@ enum class Needs : std::uint8_t {
   in_place
 };
 
+// What another value of a key changes, most first: before `rounding` results change. Resume,
+// replay, ablations and imports read it.
+enum class Effect : std::uint8_t {
+  samples,   // which samples a step has, in which order: another run
+  state,     // random numbers, or the meaning of the optimizer's state: another run
+  function,  // the function that given weights compute
+  history,   // results, through more than one step
+  step,      // results of each step by itself
+  rounding,  // the order of additions, and so the last bits
+  layout,    // the same, except with reproducibility: layout
+  place,     // where and how the same results are computed
+  report     // what is measured and written beside them
+};
+
 struct Field {
   std::string key;  // "train.steps"
   Slot (*slot)(Config&);
@@ -124,20 +140,27 @@ struct Field {
     std::string_view description;
   };
   std::vector<Shared> shared{};
-  std::string_view formerly{};  // its whole name in earlier versions, which is still read
+  std::string_view formerly{};         // its whole name in earlier versions, which is still read
+  std::optional<Effect> own_effect{};  // where it is not that of the section
 
   [[nodiscard]] std::string_view section() const;  // "train"; "" for a top-level key
   [[nodiscard]] std::string_view name() const;     // "steps"
   // The member for the model of `config`.
   [[nodiscard]] Slot member(Config& config) const;
   [[nodiscard]] const Limits& limits_for(std::string_view family) const;
-};
+  [[nodiscard]] Effect effect() const;
 
-// `row` under its name of today; `old` is still read, with a notice.
-[[nodiscard]] inline Field renamed(Field row, std::string_view old) {
-  row.formerly = old;
-  return row;
-}
+  // The row with another effect than its section's.
+  [[nodiscard]] Field changing(Effect effect) && {
+    own_effect = effect;
+    return std::move(*this);
+  }
+  // The row under its name of today; `old` is still read, with a notice.
+  [[nodiscard]] Field formerly_named(std::string_view old) && {
+    formerly = old;
+    return std::move(*this);
+  }
+};
 
 // The rows of this module.
 [[nodiscard]] std::vector<Field> common_fields();

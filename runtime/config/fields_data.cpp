@@ -12,18 +12,20 @@ constexpr double any_value = 1e30;  // for measured values: pressures, energies
 // Packed shards, and keys shared with files read in place.
 std::vector<Field> packed_fields() {
   return {
-      FIELD(data.path, Text{}, "directory or file of packed shards to train on"),
-      FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation"),
-      FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test"),
+      FIELD(data.path, Text{}, "directory or file of packed shards to train on")
+          .changing(Effect::place),
+      FIELD(data.validation_path, Text{}, "packed shards to evaluate on; empty = no evaluation")
+          .changing(Effect::place),
+      FIELD(data.test_path, Text{}, "packed shards for trireme eval --split test")
+          .changing(Effect::place),
       FIELD(data.token_bytes, IntegerRange{0, 4},
             "of a token in a .bin file without index, 2 or 4; 0 = by its content"),
       FIELD(data.mean, (NumberRange{.low = -any_value, .high = any_value, .items = {0, 4096}}),
             "subtracted per channel, from pixels in 0..1 or with data.scaling from the values", {},
             Needs::channels),
-      renamed(
-          FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
-                "divides each channel after the mean", {}, Needs::channels),
-          "data.deviation"),
+      FIELD(data.std, (NumberRange{.high = any_value, .low_is_open = true, .items = {0, 4096}}),
+            "divides each channel after the mean", {}, Needs::channels)
+          .formerly_named("data.deviation"),
   };
 }
 
@@ -33,19 +35,24 @@ std::vector<Field> hdf5_fields() {
   return {
       FIELD(data.files, texts,
             "HDF5 files to train on in place, directories (all *.h5, *.hdf5 and *.nc below) or "
-            "patterns with * ? []; instead of data.path"),
-      FIELD(data.validation_files, texts, "the same to evaluate on"),
-      FIELD(data.test_files, texts, "the same for trireme eval --split test"),
-      FIELD(
-          data.target_files, texts,
-          "files that hold data.target instead: a row per sample, in the samples' order or named"),
-      FIELD(data.validation_target_files, texts, "the same for data.validation_files"),
+            "patterns with * ? []; instead of data.path")
+          .changing(Effect::place),
+      FIELD(data.validation_files, texts, "the same to evaluate on").changing(Effect::place),
+      FIELD(data.test_files, texts, "the same for trireme eval --split test")
+          .changing(Effect::place),
+      FIELD(data.target_files, texts,
+            "files that hold data.target instead: a row per sample, in the samples' order or named")
+          .changing(Effect::place),
+      FIELD(data.validation_target_files, texts, "the same for data.validation_files")
+          .changing(Effect::place),
       FIELD(data.target_names, Text{},
             "texts in data.target_files that name the file or group of each row"),
       FIELD(data.validation_inputs, texts,
-            "paths in data.files to evaluate on, as in X_val or val/x"),
+            "paths in data.files to evaluate on, as in X_val or val/x")
+          .changing(Effect::report),
       FIELD(data.validation_target, (Text{.items = {0, 1024}, .plain = true}),
-            "their targets; empty = data.target"),
+            "their targets; empty = data.target")
+          .changing(Effect::report),
       FIELD(data.validation_fraction, below_one,
             "random share of the samples of data.files to evaluate on instead of training on them"),
       FIELD(data.split_key, Text{},
@@ -60,7 +67,7 @@ std::vector<Field> hdf5_fields() {
             "groups that are samples, or hold them along N: a path with * ? [], as in data/demo_*"),
       FIELD(data.group_list, Text{},
             "texts in each file that name the groups to train on, as in mask/train; empty = all"),
-      FIELD(data.validation_group_list, Text{}, "the same to evaluate on"),
+      FIELD(data.validation_group_list, Text{}, "the same to evaluate on").changing(Effect::report),
       FIELD(data.inputs, texts, "paths of the data sets whose channels, in order, are the input"),
       FIELD(data.target, (Text{.items = {0, 1024}, .plain = true}),
             "path of the labels (integers, texts), path@attribute, or @attribute of the file or "
@@ -108,9 +115,8 @@ std::vector<Field> patch_fields() {
       FIELD(data.foreground_share, share, "of patches: around a random pixel of a class above 0"),
       FIELD(data.flips, (NumberRange{.high = 1, .items = {0, 3}}),
             "training mirrors [slices,] rows, columns with these probabilities"),
-      renamed(FIELD(data.random_rot90, Free{},
-                    "training rotates rows and columns by 0 to 3 right angles"),
-              "data.quarter_turns"),
+      FIELD(data.random_rot90, Free{}, "training rotates rows and columns by 0 to 3 right angles")
+          .formerly_named("data.quarter_turns"),
       FIELD(data.brightness, (NumberRange{.high = 1000, .items = {0, 2}}),
             "[b, p]: training multiplies scaled inputs by 1 - b to 1 + b with probability p"),
       FIELD(data.noise, (NumberRange{.high = 1000, .items = {0, 2}}),
@@ -143,7 +149,8 @@ std::vector<Field> hdf5_number_fields() {
       FIELD(data.outside_links, Free{},
             "links and virtual data sets may use files outside their file's folder"),
       FIELD(data.cache_megabytes, NumberRange{.high = any_size},
-            "cache of a rank for decoded chunks that samples share"),
+            "cache of a rank for decoded chunks that samples share")
+          .changing(Effect::place),
   };
 }
 
@@ -154,8 +161,9 @@ std::vector<Field> image_fields() {
   return {
       FIELD(data.images, list,
             "images to train on in place: archives of WebDataset (*.tar, directories of them, "
-            "patterns with * ? []), or one directory of class folders; instead of data.path"),
-      FIELD(data.validation_images, list, "the same to evaluate on"),
+            "patterns with * ? []), or one directory of class folders; instead of data.path")
+          .changing(Effect::place),
+      FIELD(data.validation_images, list, "the same to evaluate on").changing(Effect::place),
       FIELD(data.label, Text{.may_be_empty = false},
             "archive member with a sample's label, by extension: cls, txt, or json:FIELD"),
       FIELD(data.crop_scale, (NumberRange{.high = 1000, .low_is_open = true, .items = {0, 2}}),
@@ -165,12 +173,14 @@ std::vector<Field> image_fields() {
             "range of width / height of a random crop before resizing"),
       FIELD(data.eval_resize, IntegerRange{0, 1 << 20},
             "short side after resizing, before the centre crop of evaluation; 0 = 8/7 of the "
-            "model's size, 256 for 224"),
+            "model's size, 256 for 224")
+          .changing(Effect::report),
       FIELD(data.reduced_decode, Free{},
             "decode JPEGs at 1/2, 1/4 or 1/8 size if the crop is at least that many times the "
             "model's size; false = full size, slower, with the same pixels as torchvision"),
       FIELD(data.max_pixels, IntegerRange{1, most_pixels},
-            "larger images are refused before memory is allocated for them"),
+            "larger images are refused before memory is allocated for them")
+          .changing(Effect::place),
   };
 }
 
@@ -178,20 +188,24 @@ std::vector<Field> image_fields() {
 
 std::vector<Field> data_fields() {
   return {
-      FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank"),
-      FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead"),
-      FIELD(data.shuffle, Free{}, "a new sample order in each epoch"),
+      FIELD(data.workers, IntegerRange{1, 256}, "reader threads per rank").changing(Effect::place),
+      FIELD(data.prefetch, IntegerRange{1, 1024}, "batches read ahead").changing(Effect::place),
+      FIELD(data.shuffle, Free{}, "a new sample order in each epoch").changing(Effect::samples),
       FIELD(data.shuffle_block, (IntegerRange{1, std::int64_t{1} << 40, {}, "chunk"}),
             "consecutive samples that stay together: blocks are shuffled, then the samples of "
             "every 16; "
-            "chunk = those of a compressed chunk, which is then decoded once"),
-      FIELD(data.last_batch, one_of<LastBatch>(), "drop or pad an incomplete last batch"),
+            "chunk = those of a compressed chunk, which is then decoded once")
+          .changing(Effect::samples),
+      FIELD(data.last_batch, one_of<LastBatch>(), "drop or pad an incomplete last batch")
+          .changing(Effect::samples),
       FIELD(data.stage, Text{},
             "directory on each host's local disk: data files are copied there during the run and "
-            "then read from there; kept for the next job"),
+            "then read from there; kept for the next job")
+          .changing(Effect::place),
       FIELD(data.stage_gigabytes, NumberRange{.high = any_size},
             "limit of these copies per host: the first files that fit are copied; 0 = free space "
-            "of the disk"),
+            "of the disk")
+          .changing(Effect::place),
       FIELD(data.documents, one_of<Documents>(),
             "separate = attention stays within each text of a sequence, positions restart at each "
             "text, and no target crosses its end"),

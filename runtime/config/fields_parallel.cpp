@@ -10,29 +10,34 @@ std::vector<Field> parallel_fields() {
           "let the planner choose data, tensor, expert, context, pipeline, schedule, chunks, zero, "
           "zero_group, "
           "sequence, train.recompute and, where results allow, train.micro_batch; needs "
-          "parallel.hardware"),
+          "parallel.hardware")
+          .changing(Effect::place),
       FIELD(parallel.hardware, Text{},
-            "description of the machine for plans and search, see configs/hardware"),
+            "description of the machine for plans and search, see configs/hardware")
+          .changing(Effect::place),
       FIELD(parallel.data, (IntegerRange{1, 1 << 20, {}, "auto"}),
             "data-parallel ranks; auto = the ranks left by the other axes"),
       FIELD(parallel.tensor, IntegerRange{1, 65536}, "ranks that share each layer's matrices"),
       FIELD(parallel.expert, (IntegerRange{1, 65536, {}, "auto"}),
             "ranks among which each layer's experts are divided, a multiple of tensor; auto = "
             "tensor"),
-      renamed(FIELD(parallel.expert_capacity_factor, (NumberRange{1, 1e3}),
-                    "rows that a rank with experts has memory for, in multiples of an even load; "
-                    "more are "
-                    "computed in rounds, none is dropped"),
-              "parallel.expert_buffer"),
+      FIELD(parallel.expert_capacity_factor, (NumberRange{1, 1e3}),
+            "rows that a rank with experts has memory for, in multiples of an even load; "
+            "more are "
+            "computed in rounds, none is dropped")
+          .changing(Effect::place)
+          .formerly_named("parallel.expert_buffer"),
       FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
-            "rows that plans assume at the rank with most, over the mean; 1 = balanced routing"),
+            "rows that plans assume at the rank with most, over the mean; 1 = balanced routing")
+          .changing(Effect::place),
       FIELD(parallel.pipeline, IntegerRange{1, 65536}, "pipeline stages"),
       FIELD(parallel.context, IntegerRange{1, 65536},
             "context-parallel ranks, each with a part of every sequence; ZeRO counts them as "
             "data-parallel ranks"),
       FIELD(parallel.context_blocks, (IntegerRange{1, 65536, {}, "auto"}),
             "blocks that a sequence is cut into, a multiple of context: equal bits for every "
-            "divisor; auto = context"),
+            "divisor; auto = context")
+          .changing(Effect::rounding),
       FIELD(parallel.context_mode, one_of<ContextMode>(),
             "share attention by gathering keys and values, or by whole sequences of some heads"),
       FIELD(parallel.zero, IntegerRange{0, 3},
@@ -52,10 +57,11 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.stage_layers, (IntegerRange{1, 65536, {0, 65536}}),
             "layers of each stage (with chunks: of each virtual stage), embedding and head "
             "included; empty = balanced by FLOPs"),
-      renamed(FIELD(parallel.tensor_blocks, (IntegerRange{1, 1024, {}, "auto"}),
-                    "blocks that each layer's matrices are cut into, a multiple of tensor: equal "
-                    "bits for every divisor; auto = tensor"),
-              "parallel.virtual_tensor"),
+      FIELD(parallel.tensor_blocks, (IntegerRange{1, 1024, {}, "auto"}),
+            "blocks that each layer's matrices are cut into, a multiple of tensor: equal "
+            "bits for every divisor; auto = tensor")
+          .changing(Effect::rounding)
+          .formerly_named("parallel.virtual_tensor"),
       FIELD(parallel.tensor_chunks, IntegerRange{1, 64},
             "parts into which a micro-batch's rows are split, so that a tensor-parallel matmul of "
             "one part overlaps with the all-reduce of the part before; 1 = no split",
@@ -66,20 +72,31 @@ std::vector<Field> parallel_fields() {
       FIELD(parallel.spatial_slabs, (IntegerRange{1, 4096, {0, 3}}),
             "parts into which a sample is cut along each axis, multiples of spatial: equal bits "
             "for every number of ranks that divides them; empty = spatial",
-            {}, Needs::fields),
+            {}, Needs::fields)
+          .changing(Effect::rounding),
+  };
+}
+
+// How the ranks of a layout exchange messages.
+std::vector<Field> message_fields() {
+  return {
       FIELD(parallel.reducer, one_of<ReducerMode>(),
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),
             "data type in which data-parallel ranks send gradients: fp32, or the 16-bit type of "
             "precision, half the bytes; sums are in fp32 either way (not with reproducibility: "
-            "layout; for GPUs of one host: between hosts, rings of fp32 send less)"),
+            "layout; for GPUs of one host: between hosts, rings of fp32 send less)")
+          .changing(Effect::history),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .zero_word = "auto"}),
-            "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs"),
+            "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs")
+          .changing(Effect::place),
       FIELD(parallel.check_collectives, Free{},
-            "compare every collective across ranks before it runs (slow)"),
-      renamed(FIELD(parallel.timeout_seconds, NumberRange{.high = any_size},
-                    "longest wait for other ranks before the job ends with a report; 0 = for ever"),
-              "parallel.watch_seconds"),
+            "compare every collective across ranks before it runs (slow)")
+          .changing(Effect::place),
+      FIELD(parallel.timeout_seconds, NumberRange{.high = any_size},
+            "longest wait for other ranks before the job ends with a report; 0 = for ever")
+          .changing(Effect::place)
+          .formerly_named("parallel.watch_seconds"),
   };
 }
 

@@ -67,7 +67,8 @@ class KeyTable {
                                           const Config& config);
 
 // Keys of earlier versions, so that old files, run directories and command lines can be read.
-// Renamed keys are in their rows of the table (renamed() in fields.h); removed keys are here.
+// Renamed keys are in their rows of the table (formerly_named() in fields.h); removed keys are
+// here.
 struct RemovedKey {
   std::string_view key;
   std::string_view only;     // the value that had no effect, as a scalar's text

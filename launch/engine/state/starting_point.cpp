@@ -2,7 +2,6 @@
 #include "launch/engine/state/starting_point.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,7 +17,7 @@
 #include "runtime/checkpoint/memory/memory_store.h"
 #include "runtime/checkpoint/restore/run_state.h"
 #include "runtime/comm/same_on_all_ranks.h"
-#include "runtime/config/fields.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/value.h"
 #include "runtime/telemetry/run_directory.h"
 
@@ -34,58 +33,14 @@ std::string digits_of(std::uint64_t fingerprint) {
   return fmt::format("{:016x}", fingerprint);
 }
 
-// These decide the order of samples, every random number and the meaning of the optimizer's state:
-// another value is another run.
-constexpr std::array fixed_keys = {
-    "run.seed",           "train.global_batch", "train.batch_ramp",     "train.batch_ramp_form",
-    "train.context_ramp", "data.shuffle",       "data.shuffle_block",   "data.last_batch",
-    "optimizer.name",     "lora.rank",          "lora.alpha",           "lora.rslora",
-    "lora.dropout",       "lora.targets",       "lora.modules_to_save", "train.freeze"};
-// These are free to change: where and how the same computation is done and reported.
-constexpr std::array free_sections = {"run.",        "parallel.", "device.",
-                                      "checkpoint.", "comm.",     "telemetry."};
-constexpr std::array free_keys = {"data.path",
-                                  "data.validation_path",
-                                  "data.files",
-                                  "data.validation_files",
-                                  "data.images",
-                                  "data.validation_images",
-                                  "data.max_pixels",
-                                  "data.test_path",
-                                  "data.test_files",
-                                  "data.target_files",
-                                  "data.validation_target_files",
-                                  "data.cache_megabytes",
-                                  "data.stage",
-                                  "data.stage_gigabytes",
-                                  "data.workers",
-                                  "data.prefetch",
-                                  "train.micro_batch",
-                                  "train.eval_every",
-                                  "train.eval_every_samples",
-                                  "train.eval_batches",
-                                  "train.stop_at",
-                                  "train.log_every",
-                                  "train.initial_weights",
-                                  "train.divergence_check_every"};
-
-// Layouts change the order of additions, and so bits, except in layout mode.
-constexpr std::array exact_keys = {"parallel.search", "parallel.hardware", "parallel.watch_seconds",
-                                   "parallel.timeout_seconds", "parallel.check_collectives"};
-
-bool changes_rounding(const std::string& key) {
-  return key == "train.micro_batch" || key == "device.type" ||
-         (key.starts_with("parallel.") && std::ranges::find(exact_keys, key) == exact_keys.end());
+config::Effect effect_of(const std::string& key) {
+  const config::Field* const row = key_table().find(key);
+  TRIREME_EXPECTS(row != nullptr, "{} is no key", key);
+  return row->effect();
 }
 
-bool is_fixed(const std::string& key) {
-  return std::ranges::find(fixed_keys, key) != fixed_keys.end();
-}
-
-bool is_free(const std::string& key) {
-  if (is_fixed(key) || key == "parallel.reduce_dtype") return false;  // it rounds
-  return std::ranges::find(free_keys, key) != free_keys.end() ||
-         std::ranges::any_of(free_sections, [&](const char* s) { return key.starts_with(s); });
+bool changes_results(const std::string& key) {
+  return effect_of(key) < config::Effect::rounding;
 }
 
 // data.sources without the keys that are free for data.path alone: places, names and reading
@@ -96,18 +51,18 @@ std::vector<std::string> without_places(const std::string& sources) {
   for (const NamedSource& source : config.data.sources) {
     static_cast<DataSource&>(config.data) = source;
     for (const config::Field& row : config::source_fields()) {
-      if (!is_free(row.key)) values.push_back(config::format_value(row, config));
+      if (changes_results(row.key)) values.push_back(config::format_value(row, config));
     }
   }
   return values;
 }
 
-bool changes_nothing(const std::string& key, const std::string& was, const std::string& value) {
-  if (key != "data.sources") return is_free(key);
+bool changes_results(const std::string& key, const std::string& was, const std::string& value) {
+  if (key != "data.sources") return changes_results(key);
   try {
-    return without_places(was) == without_places(value);
+    return without_places(was) != without_places(value);
   } catch (const Error&) {  // keys of another version
-    return false;
+    return true;
   }
 }
 
@@ -118,19 +73,22 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
   stored = under_current_keys(stored);
   const std::map<std::string, std::string> earlier(stored.begin(), stored.end());
   std::string differences, free_differences, rounding;
-  const bool rounds = config.reproducibility != Reproducibility::layout;
+  const bool by_layout = config.reproducibility != Reproducibility::layout;
   for (const auto& [key, value] : values_by_key(with_absolute_paths(config))) {
     const auto found_before = earlier.find(key);
     if (found_before == earlier.end() || found_before->second == value || key == "run.directory")
       continue;
     const std::string& was = found_before->second;
-    if (is_fixed(key)) {
+    const config::Effect effect = effect_of(key);
+    if (effect == config::Effect::samples || effect == config::Effect::state) {
       fail(ExitCode::config, "{}: is {}, but was {} when {} was written; set it back, {}", key,
            value, was, found.path, instead);
     }
-    std::string& list = !changes_nothing(key, was, value) ? differences
-                        : rounds && changes_rounding(key) ? rounding
-                                                          : free_differences;
+    const bool rounds =
+        effect == config::Effect::rounding || (effect == config::Effect::layout && by_layout);
+    std::string& list = changes_results(key, was, value) ? differences
+                        : rounds                         ? rounding
+                                                         : free_differences;
     list += fmt::format("{} {}: {} (was {})", list.empty() ? "" : ";", key, value, was);
   }
   if (!free_differences.empty())
@@ -143,8 +101,11 @@ void compare_configs(const FoundCheckpoint& found, const json& before, const Con
     log::get("checkpoint")
         .info(
             "going on with other settings than before, which change the order of additions, and so "
-            "the last bits of what is computed (reproducibility: {}; layout keeps them):{}",
-            name_of(config.reproducibility), rounding);
+            "the last bits of what is computed{}:{}",
+            by_layout ? fmt::format(" (reproducibility: {}; layout keeps them)",
+                                    name_of(config.reproducibility))
+                      : "",
+            rounding);
   if (!differences.empty())
     log::get("checkpoint").warn("going on with other settings than before:{}", differences);
 }
@@ -200,8 +161,8 @@ std::string differences_from_stored(const Config& config) {
     std::string differences;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto& [key, value] = now[i];
-      if ((is_free(key) && key != "data.path" && key != "data.files" && key != "data.images") ||
-          key == "train.steps" || value == before[i].second)
+      const bool of_data = key == "data.path" || key == "data.files" || key == "data.images";
+      if (!(of_data || changes_results(key)) || key == "train.steps" || value == before[i].second)
         continue;
       differences += fmt::format("{}{}: {} (was {})", differences.empty() ? "" : "; ", key, value,
                                  before[i].second);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "launch/engine/data_sets.h"
@@ -14,40 +13,10 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/config/batch_ramp.h"
+#include "runtime/config/key_table.h"
 
 namespace trireme::ablate {
 namespace {
-
-// Keys that act on each step separately, or only on reports. All others are refused: those of the
-// state or the order of the data, and unknown ones.
-constexpr std::array fork_keys = {"optimizer.learning_rate",
-                                  "optimizer.betas",
-                                  "optimizer.epsilon",
-                                  "optimizer.weight_decay",
-                                  "optimizer.momentum",
-                                  "optimizer.nesterov",
-                                  "optimizer.trust_coefficient",
-                                  "lr_schedule.*",
-                                  "train.steps",
-                                  "train.clip_norm",
-                                  "train.loss",
-                                  "train.huber_delta",
-                                  "train.label_smoothing",
-                                  "train.z_loss",
-                                  "train.eval_every",
-                                  "train.eval_every_samples",
-                                  "train.eval_batches",
-                                  "train.log_every",
-                                  "train.recompute",
-                                  "train.non_finite_limit",
-                                  "train.divergence_check_every",
-                                  "checkpoint.*",
-                                  "telemetry.*"};
-
-bool matches(std::string_view pattern, std::string_view key) {
-  if (!pattern.ends_with('*')) return pattern == key;
-  return key.starts_with(pattern.substr(0, pattern.size() - 1));
-}
 
 // Searched in the current directory, then beside the study's file.
 std::string base_path(const StudyFile& file) {
@@ -119,8 +88,9 @@ void check_fork(const Study& study, const StudyFile& file) {
       if (reason.empty()) continue;
       fail(ExitCode::config,
            "{}: {} cannot change after step {} (fork_step): {}; remove fork_step, then every "
-           "variant has its values from the first step on, or change only {}",
-           variant.place, key, study.fork_step, reason, fork_keys_text());
+           "variant has its values from the first step on, or change only keys that act on each "
+           "step by itself, such as optimizer.learning_rate",
+           variant.place, key, study.fork_step, reason);
     }
     if (variant.config.optimizer.moments() != study.base().config.optimizer.moments())
       fail(ExitCode::config,
@@ -180,19 +150,25 @@ std::string_view name_of(Metric metric) {
 }
 
 std::string_view refuses_fork(std::string_view key) {
-  if (std::ranges::any_of(fork_keys, [&](const char* one) { return matches(one, key); })) return {};
-  const auto within = [&](std::initializer_list<std::string_view> prefixes) {
-    return std::ranges::any_of(prefixes, [&](auto prefix) { return key.starts_with(prefix); });
-  };
-  if (within({"data.", "train.global_batch", "train.batch_ramp", "train.context_ramp"}))
-    return "it decides the order of the samples";
-  if (within({"model.", "lora.", "optimizer.name", "train.ema_decay", "precision", "loss_scale."}))
-    return "it decides what the state contains";
+  using config::Effect;
+  const config::Field* const row = key_table().find(key);
+  switch (row == nullptr ? Effect::history : row->effect()) {
+    case Effect::step:
+    case Effect::place:
+    case Effect::report:
+      return {};
+    case Effect::samples:
+      return "it decides the order of the samples";
+    case Effect::state:
+    case Effect::function:
+      return "it decides what the state contains";
+    case Effect::rounding:
+    case Effect::layout:
+      return "it belongs to the layout, which variants share";
+    case Effect::history:
+      break;
+  }
   return "it may act on more than one step";
-}
-
-std::string fork_keys_text() {
-  return fmt::format("{}", fmt::join(fork_keys, ", "));
 }
 
 std::vector<std::string> Study::arguments(std::size_t variant, std::uint64_t seed,

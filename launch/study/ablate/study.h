@@ -70,7 +70,5 @@ struct Study {
 // Whether variants that continue one checkpoint may differ in a key, because it acts on each step
 // separately: "" if so, else the reason.
 [[nodiscard]] std::string_view refuses_fork(std::string_view key);
-// Patterns of the allowed keys, for messages.
-[[nodiscard]] std::string fork_keys_text();
 
 }  // namespace trireme::ablate

@@ -19,7 +19,7 @@ struct Slowdown {
   std::string_view name;
   bool fault;
 };
-constexpr std::array slowdowns_by_bit{
+constexpr std::array slowdown_names{
     Slowdown{0x04, "power cap", false},       Slowdown{0x08, "hardware slowdown", true},
     Slowdown{0x20, "thermal slowdown", true}, Slowdown{0x40, "hardware thermal slowdown", true},
     Slowdown{0x80, "power brake", true},
@@ -33,9 +33,9 @@ struct Memory {
 };
 constexpr int sm_clock = 1, gpu_sensor = 0;
 
-class Reader {
+class StateReader {
  public:
-  Reader(std::shared_ptr<Nvml> nvml, Nvml::Device device)
+  StateReader(std::shared_ptr<Nvml> nvml, Nvml::Device device)
       : nvml_(std::move(nvml)), device_(device) {}
 
   [[nodiscard]] GpuState read() const {
@@ -73,13 +73,13 @@ class Reader {
 
 std::string slowdown_text(std::uint64_t slowdowns) {
   std::vector<std::string_view> names;
-  for (const Slowdown& reason : slowdowns_by_bit)
+  for (const Slowdown& reason : slowdown_names)
     if ((slowdowns & reason.bit) != 0) names.push_back(reason.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 bool is_fault(std::uint64_t slowdowns) {
-  for (const Slowdown& reason : slowdowns_by_bit)
+  for (const Slowdown& reason : slowdown_names)
     if (reason.fault && (slowdowns & reason.bit) != 0) return true;
   return false;
 }
@@ -89,7 +89,8 @@ std::function<GpuState()> gpu_state_reader(const std::string& bus) {
   const auto nvml = Nvml::open();
   Nvml::Device const device = nvml ? nvml->device(bus) : nullptr;
   if (device == nullptr) return {};
-  return [reader = Reader(nvml, device), last = GpuState{}, next = Clock::time_point{}]() mutable {
+  return [reader = StateReader(nvml, device), last = GpuState{},
+          next = Clock::time_point{}]() mutable {
     if (const auto now = Clock::now(); now >= next) {
       last = reader.read();
       next = now + std::chrono::seconds(1);
