@@ -228,6 +228,7 @@ enum class LrDecay : std::uint8_t {
   wsd,
   polynomial,
   exponential,
+  inverse_sqrt,
   multistep
 };
 [[nodiscard]] constexpr auto names_of(LrDecay /*key*/) {
@@ -237,6 +238,7 @@ enum class LrDecay : std::uint8_t {
                                         {LrDecay::wsd, "wsd"},
                                         {LrDecay::polynomial, "polynomial"},
                                         {LrDecay::exponential, "exponential"},
+                                        {LrDecay::inverse_sqrt, "inverse_sqrt"},
                                         {LrDecay::multistep, "multistep"}});
 }
 

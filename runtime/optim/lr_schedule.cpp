@@ -30,6 +30,10 @@ double LrSchedule::at(std::int64_t step) const {
       return peak * (minimum_ratio + fall * std::pow(1.0 - progress, power));
     case LrDecay::exponential:
       return peak * std::pow(minimum_ratio, progress);
+    case LrDecay::inverse_sqrt: {
+      const double warm = static_cast<double>(std::max<std::int64_t>(warmup_steps, 1));
+      return peak * std::max(minimum_ratio, std::sqrt(warm / static_cast<double>(step + 1)));
+    }
     case LrDecay::multistep: {
       const auto after = std::ranges::upper_bound(factors, step, {}, &LrFactor::step);
       return after == factors.begin() ? peak : peak * std::prev(after)->factor;

@@ -21,7 +21,7 @@ struct LrSchedule {
   std::vector<LrFactor> factors{};  // multistep: steps ascend
 
   // step counts from 0. Warm-up is linear and starts above zero: peak * (step + 1) / warmup_steps.
-  // The last step, steps - 1, has peak * minimum_ratio, unless the kind is constant or multistep.
+  // A kind that falls to an end has peak * minimum_ratio in the last step, steps - 1.
   [[nodiscard]] double at(std::int64_t step) const;
 };
 

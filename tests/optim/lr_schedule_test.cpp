@@ -19,7 +19,7 @@ LrSchedule schedule(LrDecay kind) {
 
 TEST(LrSchedule, WarmsUpLinearlyFromTheFirstStepWithoutAZeroStep) {
   for (const auto kind : {LrDecay::constant, LrDecay::linear, LrDecay::cosine, LrDecay::polynomial,
-                          LrDecay::exponential, LrDecay::multistep}) {
+                          LrDecay::exponential, LrDecay::inverse_sqrt, LrDecay::multistep}) {
     EXPECT_DOUBLE_EQ(schedule(kind).at(0), 0.2);
     EXPECT_DOUBLE_EQ(schedule(kind).at(4), 1.0);
     EXPECT_DOUBLE_EQ(schedule(kind).at(9), 2.0);
@@ -31,6 +31,17 @@ TEST(LrSchedule, EndsAtTheMinimumOnTheLastStep) {
   EXPECT_DOUBLE_EQ(schedule(LrDecay::linear).at(100), 0.2);
   EXPECT_DOUBLE_EQ(schedule(LrDecay::wsd).at(100), 0.2);
   EXPECT_DOUBLE_EQ(schedule(LrDecay::constant).at(100), 2.0);
+}
+
+TEST(LrSchedule, InverseSqrtFallsFromWarmUpOnAndNotBelowItsMinimum) {
+  LrSchedule falling = schedule(LrDecay::inverse_sqrt);
+  EXPECT_DOUBLE_EQ(falling.at(9), 2.0);
+  EXPECT_DOUBLE_EQ(falling.at(39), 1.0);
+  EXPECT_DOUBLE_EQ(falling.at(89), 2.0 / 3);
+  falling.minimum_ratio = 0.5;
+  EXPECT_DOUBLE_EQ(falling.at(89), 1.0);
+  falling.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(falling.at(0), 2.0);
 }
 
 TEST(LrSchedule, CosineIsHalfWayDownInTheMiddle) {
