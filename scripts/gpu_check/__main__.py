@@ -22,6 +22,7 @@ from harness import FAILED, NOT_PROVED, Check, not_proved, run_row  # noqa: E402
 from workloads import REPOSITORY, WORKLOADS  # noqa: E402
 
 ALL_WELL, FAULTS, NO_GPU = 0, 1, 2
+OLDEST_DRIVER = 580
 
 
 def parse():
@@ -50,6 +51,9 @@ def parse():
         unknown = [name for name in given if name not in known]
         if unknown:
             parser.error(f"{', '.join(unknown)}: unknown; use {', '.join(known)}")
+    if arguments.device == "cuda" and (old := old_driver()):
+        print(f"cannot run here: {old}", file=sys.stderr)
+        sys.exit(NO_GPU)
     arguments.build = os.path.abspath(arguments.build) if arguments.build else build(arguments.device)
     if not os.access(os.path.join(arguments.build, "trireme"), os.X_OK):
         preset = arguments.device
@@ -67,6 +71,19 @@ def build(device):
         if made.returncode != 0:
             sys.exit(NO_GPU)
     return directory
+
+
+def old_driver():
+    """Asked before anything is built; "" if the driver is new enough, or cannot be asked."""
+    try:
+        said = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True,
+                              timeout=30, check=False).stdout.strip()
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return ""
+    major = re.match(r"\d+(?=\.)", said)
+    if not major or int(major[0]) >= OLDEST_DRIVER:
+        return ""
+    return f"driver {said.splitlines()[0]} is too old: CUDA 13 needs {OLDEST_DRIVER} or newer; update it"
 
 
 def why_no_gpu():

@@ -6,6 +6,7 @@ import pathlib
 import re
 import time
 
+import processes
 from harness import Row, failed, judged, not_proved, proved, same_bits
 
 # Libraries that a GPU build must have found. Without cuDNN it would use its own attention, and everything else would
@@ -49,8 +50,10 @@ def reads_libraries(check):
 
 
 def trains_on_device(check):
-    """If this fails, later rows are pointless."""
+    """If this fails, later rows are pointless; if it only takes long, they are not."""
     run = check.try_train("gpt", {"train.steps": 2})
+    if run.code == processes.TIMED_OUT:
+        return failed(f"did not end within {run.finished.seconds:.0f} s: {run.finished.last_lines()}")
     if run.code != 0:
         check.no_engine = f"the program cannot train on this device: {run.finished.last_lines(2)}"
         return failed(f"ended with {run.code} after {run.finished.seconds:.0f} s: {run.finished.last_lines()}")

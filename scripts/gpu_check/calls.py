@@ -32,9 +32,10 @@ class Call:
 
 ENGINE = Section("engine", 55, basics.engine)
 CALLS = {
-    "first": Call("what tells most: the machine, each operation of a step, speed beside the plan, all GPUs together", (
-        Section("machine", 80, first.machine_rows), ENGINE, Section("operations", 110, first.one_gpu), Section("speed", 85, first.speed),
-        Section("several GPUs", 240, first.several_gpus))),
+    "first": Call("what tells most, the parts before the whole: the machine, five operations, a step, its speed, all GPUs", (
+        Section("machine", 80, first.machine_rows), Section("riskiest tests", 95, test_programs.riskiest),
+        Section("engine", 125, basics.first_engine), Section("operations", 90, first.one_gpu), Section("speed", 80, first.speed),
+        Section("several GPUs", 100, first.several_gpus))),
     "basics": Call("the program trains here; unit tests; GPT and ResNet as on the CPU, twice, with CUDA graphs", (
         Section("control", 60, basics.control), Section("engine", 125, basics.first_engine),
         Section("unit tests", 140, test_programs.units), Section("parity", 115, training.parity),

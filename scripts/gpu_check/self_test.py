@@ -4,6 +4,7 @@
 """
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
+import basics  # noqa: E402
 import calls  # noqa: E402
 import evidence  # noqa: E402
 import gpt2  # noqa: E402
@@ -206,6 +208,15 @@ class TestPrograms(FakeTest):
         (row,) = test_programs.units(check)
         self.assertIn("is not built", self.verdict(row).detail)
 
+    def test_the_first_call_runs_the_riskiest_operations_in_their_order(self):
+        names = [f"{name}.cuda" for name in ("base_test", "ops_attention_test", "ops_linear_test", "device_contract_test")]
+        check = self.check()
+        with open(os.path.join(self.build, "ctest.json"), "w", encoding="utf-8") as file:
+            json.dump({"tests": [{"name": name, "properties": [{"name": "LABELS", "value": ["cuda"]}]} for name in names]}, file)
+        rows = test_programs.riskiest(check)
+        self.assertEqual([row.name for row in rows], [names[3], names[2], names[1]])
+        self.assertTrue(all(row.free for row in rows), "they run even if the program does not train")
+
     def test_a_build_without_tests_proves_nothing(self):
         (row,) = test_programs.units(self.check())
         self.assertEqual(self.verdict(row).status, NOT_PROVED)
@@ -214,16 +225,27 @@ class TestPrograms(FakeTest):
 class Calls(FakeTest):
     """Complete calls of the program, with an nvidia-smi that lists a GPU, or none."""
 
-    def call(self, *arguments, fake="", gpu=True):
-        tools = self.program("nvidia-smi", "#!/bin/sh\necho 'GPU 0: a fake'\n", "gpu")
+    def call(self, *arguments, fake="", gpu=True, driver="580.82"):
+        tools = self.program("nvidia-smi", f"#!/bin/sh\ncase $1 in --query*) echo {driver};; *) echo 'GPU 0: a fake';; esac\n", "gpu")
         path = os.environ["PATH"]
         environment = os.environ | {"FAKE": fake, "PATH": f"{tools}:{path}" if gpu else self.without_driver(path)}
         self.out = os.path.join(self.place, "out")
         done = subprocess.run([sys.executable, HERE, *arguments, "--build", self.build, "--out", self.out], env=environment,
                               capture_output=True, text=True, check=False, timeout=120)
-        with open(os.path.join(self.out, "report.md"), encoding="utf-8") as file:
-            self.report = file.read()
+        report_file = os.path.join(self.out, "report.md")
+        self.report = pathlib.Path(report_file).read_text(encoding="utf-8") if os.path.exists(report_file) else ""
         return done
+
+    def test_an_old_driver_is_named_before_anything_runs(self):
+        done = self.call("first", driver="570.86.15")
+        self.assertEqual((done.returncode, self.report), (2, ""))
+        self.assertIn("driver 570.86.15 is too old: CUDA 13 needs 580 or newer", done.stderr)
+
+    def test_a_slow_first_start_does_not_forbid_what_follows(self):
+        check = self.check("hang")
+        row = Row("train two steps", "it trains", 2, basics.trains_on_device, free=True)
+        self.assertEqual(harness.run_row(check, row, time.monotonic() + 60)[0].status, FAILED)
+        self.assertEqual(check.no_engine, "")
 
     def without_driver(self, path):
         return ":".join(one for one in path.split(":") if not os.path.exists(os.path.join(one, "nvidia-smi")))
@@ -287,7 +309,7 @@ class Plan(unittest.TestCase):
         check = types.SimpleNamespace(arguments=types.SimpleNamespace(models=[]), on_gpu=True, hosts="a:8,b:8")
         for call in calls.CALLS.values():
             for section in call.sections:
-                if section.name in ("unit tests", "groups", "sanitizer"):
+                if section.name in ("unit tests", "riskiest tests", "groups", "sanitizer"):
                     continue  # of a build
                 for row in section.rows(check):
                     self.assertLessEqual(row.limit, section.cap - calls.RESERVE, row.name)

@@ -16,6 +16,9 @@ SKIPPED_PROGRAM = 77  # what our test programs exit with where they find no devi
 # Tests of the CPU prove nothing about a GPU.
 ABOUT_THE_CPU = r"CPU|on the host"
 
+# The operations of a step that most depend on libraries and hardware, first.
+RISK = ("device", "ops_linear_test", "ops_attention_test", "ops_transformer_test", "ops_cross_entropy_test", "ops_optimizer_test")
+
 # Creating an NCCL communicator takes most of a second on a shared GPU, and each test creates one. So of the group tests
 # only those that need NCCL run, one process each. (ranks, program, tests, claim)
 GROUPS = [
@@ -116,18 +119,27 @@ def listed(check, make):
     return rows or [Row("test programs", "the test programs pass on the device", 1, absent, free=True)]
 
 
-def units(check):
+def units(check, among=lambda one: True):
     """Tests in one process; on the CPU only one, to show that the section works: scripts/test.sh runs the suite."""
     def make(found):
-        chosen = [one for one in found if "cuda" in one.labels and not {"mpi", "build"} & one.labels and
+        chosen = [one for one in found if among(one) and "cuda" in one.labels and not {"mpi", "build"} & one.labels and
                   not one.name.startswith("cudnn_graphs")]
         if not check.on_gpu:
             chosen = [one for one in found if one.name == "base_test"]
-        # Fundamental tests first.
-        chosen.sort(key=lambda one: (not one.name.startswith("device"), one.name))
-        return [Row(one.name, f"the tests of {one.name.partition('.')[0]} pass on the device", 40, run_program(one))
+        chosen.sort(key=lambda one: (risk(one), one.name))
+        return [Row(one.name, f"the tests of {one.name.partition('.')[0]} pass on the device", 40, run_program(one), free=True)
                 for one in chosen]
     return listed(check, make)
+
+
+def risk(program):
+    """The place of a program in RISK; programs that are not in it come last."""
+    return next((place for place, name in enumerate(RISK) if program.name.startswith(name)), len(RISK))
+
+
+def riskiest(check):
+    """Before the program trains: a fault is found in its operation."""
+    return units(check, lambda one: risk(one) < len(RISK))
 
 
 def groups(check):

@@ -13,7 +13,7 @@ namespace trireme {
 
 int main(int argc, char** argv) {
   if (trireme::serve_hdf5_child != nullptr) trireme::serve_hdf5_child(argc, argv);
-  static_cast<void>(trireme::prepare_gpu_environment());
+  trireme::load_kernels_when_used();
   testing::InitGoogleTest(&argc, argv);
   if (trireme::test::device_under_test() == trireme::DeviceType::cuda) {
     try {
