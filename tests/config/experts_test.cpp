@@ -145,6 +145,12 @@ TEST_F(ExpertRules, RanksThatShareExpertsHaveEquallyManyMicroBatches) {
   accept({"parallel.expert=2", one, batch(10)}, 4);
 }
 
+TEST_F(ExpertRules, GraphsDoNotRecordExpertsOverRanks) {
+  accept({"device.type=cuda", "device.graphs=layer"}, 1);
+  EXPECT_THAT(refused({"parallel.expert=2", "device.type=cuda", "device.graphs=layer"}, 4),
+              HasSubstr("device.graphs: layer with experts over 2 ranks"));
+}
+
 TEST_F(ExpertRules, ABufferNeedsRowsThatTravel) {
   accept({"parallel.expert_capacity_factor=1", "parallel.expert=2"}, 4);
   accept({"parallel.expert_capacity_factor=4", "parallel.tensor=2"}, 2);

@@ -145,6 +145,12 @@ void check_experts(const Subject& subject) {
   const std::int64_t ranks = parallel.expert == 0 ? parallel.tensor : parallel.expert;
   check_ranks(subject, ranks);
   check_buffer(subject, ranks);
+  const GraphMode graphs = subject.config.device.graphs;
+  if (ranks > 1 && subject.limits.experts.value > 0 && graphs != GraphMode::off)
+    refuse(subject, "device.graphs",
+           "{} with experts over {} ranks: between passes the host reads how many rows travel, "
+           "which no graph records; use off",
+           name_of(graphs), ranks);
   if (parallel.expert_data_ranks() == 1) return;
   if (subject.purpose != Purpose::train)
     refuse(subject, key,

@@ -102,7 +102,12 @@ class Library {
                             ops::to_text(key));
     } else if (is_chosen) {
       log::get("ops").debug("{}: separate kernels for the matmul {}", file_, ops::to_text(key));
-    } else if (key.epilogue != Epilogue::none) {
+    } else if (key.epilogue == Epilogue::none) {
+      log::get("ops").warn(
+          "cuBLASLt {} has no algorithm for the matmul {}: a kernel of our own runs it, many times "
+          "slower",
+          cublaslt_version(), ops::to_text(key));
+    } else {
       log::get("ops").info("cuBLASLt has no epilogue for the matmul {}: separate kernels",
                            ops::to_text(key));
     }
