@@ -73,9 +73,19 @@ forward_signals() {
   interrupted=false
   trap checkpoint USR1
   trap 'stop TERM' TERM
-  trap 'if $interrupted; then end_at_once; else interrupted=true && stop INT; fi' INT
+  trap 'interrupt' INT
   if [[ ${early:-} == INT ]]; then interrupted=true; fi
   if [[ ${early:-USR1} != USR1 ]]; then stop "$early"; fi
+}
+# One Ctrl-C may come twice: `timeout -s INT` signals this process, and then its group.
+interrupt() {
+  local now=${EPOCHREALTIME//[.,]/}
+  if ! $interrupted; then
+    interrupted=true interrupted_at=$now
+    stop INT
+  elif ((now - ${interrupted_at:-0} > 300000)); then
+    end_at_once
+  fi
 }
 
 # wait_at_most TENTHS PROCESS: waits so many tenths of a second, or until the process ends. Not with `wait -n` and a

@@ -57,7 +57,8 @@ trap '[[ $BASHPID != "$$" ]] || rm -f "$log"' EXIT
 dies_with_us=()
 if setpriv --pdeathsig TERM true 2>/dev/null; then dies_with_us=(setpriv --pdeathsig TERM); fi
 started=$(date +%s)
-setsid "${dies_with_us[@]}" mpirun "${pass_on[@]}" "$@" >"$log" 2>&1 </dev/null &
+# Open MPI 5 refuses to start where a killed mpirun with this process id left its directory.
+(rm -rf -- "${TMPDIR:-/tmp}"/prterun.*."$BASHPID"."$UID" && exec setsid "${dies_with_us[@]}" mpirun "${pass_on[@]}" "$@") >"$log" 2>&1 </dev/null &
 job=$!
 tail -n +1 -s 0.1 -f --pid="$job" "$log" &
 viewer=$!

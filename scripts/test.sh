@@ -49,6 +49,11 @@ run_quietly "cmake --preset $preset" cmake --preset "$preset" ${CI:+-DTRIREME_WE
 cmake --build --preset "$preset" -j "$jobs"
 
 say "testing"
+# Tests kill mpirun, and Open MPI 5 refuses to start where a killed one left the directory of the same process id.
+for left in "${TMPDIR:-/tmp}"/prterun."$HOSTNAME".*."$UID"; do
+  process=${left%.*} process=${process##*.}
+  if [[ -O $left && ! -e /proc/$process ]]; then rm -rf -- "$left"; fi
+done
 if ! $cluster; then tests+=(-LE '^(hosts|slurm)$'); fi
 # Many tests mostly wait, for deadlines and daemons, and others a third of their time: so PROCESSORS counts thirds of a
 # core (scripts/cmake/TriremeTests.cmake).
