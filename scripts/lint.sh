@@ -165,7 +165,16 @@ report 'a tab' < <(search '\.(h|cpp|cu|cuh|py|cmake|yaml)$' '\t')
 report 'a word of our own; say what PyTorch, Megatron-LM or NCCL call it' \
   < <(search '\.(h|cpp|cu|cuh|py|sh|cmake|md)$' \
     '(?i)cut in space|\bcut sequences|(sequences|samples) cut\b|ranks that share (a |each )?(sequence|sample)|kept or computed again|rows sent out|products in parts|share of activations|likeliest|stood still|there and back|\b(this|a|other|each|every) room\b(?! for)|\bstrangers?\b|\bheed|has_room|ask_who|turns_of|\bspell_|expert_buffer|mask_share|quarter_turns|begin anew|hanging rank|(run|job|command) goes on|slower ranks|waits for cores|verdict_text|what they visit' \
-    '^scripts/lint\.sh:|renamed\(|"(parallel|model|data)\.(expert_buffer|mask_share|quarter_turns)"')
+    '^scripts/lint\.sh:|renamed\(|["`](parallel|model|data)\.(expert_buffer|mask_share|quarter_turns)["`]')
+
+# Each module has a limit in bytes of code: bytes, so that no line is made longer to stay below it.
+report 'more bytes of code than its limit in scripts/module_bytes.txt: make it smaller, or raise the limit and say in the commit what the bytes buy' < <(
+  if [[ $# -eq 0 ]]; then
+    while read -r module limit; do
+      bytes=$(select_files "^$module/.*(\.(h|cpp|cu|cuh|py|sh|cmake|js|css)|CMakeLists\.txt)\$" | xargs -0 cat | wc -c)
+      if ((bytes > limit)); then printf '%s:1: %d bytes, limit %d\n' "$module" "$bytes" "$limit"; fi
+    done <scripts/module_bytes.txt
+  fi)
 
 # READMEs of modules.
 report 'a module without README.md' < <(

@@ -50,7 +50,8 @@ class ExpertRules : public testing::Test {
     const Config config =
         parse_config(keys_, "data: {path: x}\nmodel: {family: sparse}\ntrain: {global_batch: 64}\n",
                      "a.yaml", overrides, &where);
-    return resolve_config(keys_, config, {.ranks = ranks}, &where, purpose);
+    const Environment place{.ranks = ranks, .cuda_in_build = true, .gpus = ranks};
+    return resolve_config(keys_, config, place, &where, purpose);
   }
   [[nodiscard]] std::string refused(const std::vector<std::string>& overrides, int ranks,
                                     Purpose purpose = Purpose::train) {
@@ -146,8 +147,8 @@ TEST_F(ExpertRules, RanksThatShareExpertsHaveEquallyManyMicroBatches) {
 }
 
 TEST_F(ExpertRules, GraphsDoNotRecordExpertsOverRanks) {
-  accept({"device.type=cuda", "device.graphs=layer"}, 1);
-  EXPECT_THAT(refused({"parallel.expert=2", "device.type=cuda", "device.graphs=layer"}, 4),
+  accept({"device.graphs=layer", "parallel.expert=1"}, 1);
+  EXPECT_THAT(refused({"parallel.expert=2", "device.graphs=layer"}, 4),
               HasSubstr("device.graphs: layer with experts over 2 ranks"));
 }
 

@@ -31,7 +31,7 @@ std::string in_section(std::string_view key, const std::string& value) {
   return fmt::format("{}:\n  {}: {}\n", key.substr(0, dot), key.substr(dot + 1), value);
 }
 
-TEST(RenamedKeys, AreSixAndTheNewNamesAreTheOnesShown) {
+TEST(RenamedKeys, AreTenAndTheNewNamesAreTheOnesShown) {
   std::vector<std::pair<std::string, std::string>> names;
   for (const config::Field* field : renamed_fields())
     names.emplace_back(field->formerly, field->key);
@@ -39,7 +39,11 @@ TEST(RenamedKeys, AreSixAndTheNewNamesAreTheOnesShown) {
   EXPECT_THAT(names, ElementsAre(Pair("model.init_deviation", "model.init_std"),
                                  Pair("model.rope_low_turns", "model.rope_low_freq_factor"),
                                  Pair("model.rope_high_turns", "model.rope_high_freq_factor"),
+                                 Pair("model.mask_share", "model.mask_probability"),
+                                 Pair("model.taps", "model.kernel_size"),
                                  Pair("data.deviation", "data.std"),
+                                 Pair("data.quarter_turns", "data.random_rot90"),
+                                 Pair("parallel.expert_buffer", "parallel.expert_capacity_factor"),
                                  Pair("parallel.virtual_tensor", "parallel.tensor_blocks"),
                                  Pair("parallel.watch_seconds", "parallel.timeout_seconds")));
   const std::string table = field_table_markdown(), yaml = to_yaml(default_config());
@@ -52,7 +56,10 @@ TEST(RenamedKeys, AreSixAndTheNewNamesAreTheOnesShown) {
 
 TEST(RenamedKeys, AreReadInAFileWithALineThatNamesTheNewOne) {
   for (const config::Field* field : renamed_fields()) {
-    const std::string value = field->key == "data.std" ? "[0.5]" : "4";
+    const std::string value = field->key == "data.std"                 ? "[0.5]"
+                              : field->key == "data.random_rot90"      ? "true"
+                              : field->key == "model.mask_probability" ? "0.5"
+                                                                       : "4";
     Provenance where;
     const Config config = parse_config(in_section(field->formerly, value), "a.yaml", {}, &where);
 
