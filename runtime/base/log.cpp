@@ -152,7 +152,7 @@ void configure(spdlog::logger& logger, int rank) {
   const auto kept = rank == 0 ? std::min(shown, spdlog::level::debug) : shown;
   logger.set_level(kept);
   logger.sinks()[0]->set_level(shown);
-  logger.sinks()[1]->set_level(kept);
+  LogFile::of_process()->set_level(kept);
   logger.set_formatter(line_format(rank, ""));
   logger.sinks()[0]->set_formatter(line_format(rank, line_start(STDERR_FILENO)));
 }

@@ -189,7 +189,7 @@ std::vector<Field> measure_fields() {
       FIELD(train.noise_scale_every, IntegerRange{0, many},
             "steps between measurements of the gradient noise scale: the batch size beyond which a "
             "step gains little (McCandlish et al., 2018); 0 = never")
-          .changing(Effect::report),
+          .changing(Effect::rounding),
   };
 }
 

@@ -149,7 +149,7 @@ TEST_F(ExpertRules, RanksThatShareExpertsHaveEquallyManyMicroBatches) {
 TEST_F(ExpertRules, GraphsDoNotRecordExpertsOverRanks) {
   accept({"device.graphs=layer", "parallel.expert=1"}, 1);
   EXPECT_THAT(refused({"parallel.expert=2", "device.graphs=layer"}, 4),
-              HasSubstr("device.graphs: layer with experts over 2 ranks"));
+              HasSubstr("device.graphs=layer: layer with experts over 2 ranks"));
 }
 
 TEST_F(ExpertRules, ABufferNeedsRowsThatTravel) {

@@ -25,9 +25,8 @@ std::vector<config::Field> fields() {
           TRIREME_MODEL_FIELD(Options, heads, (IntegerRange{1, 1024}), "heads"),
           TRIREME_MODEL_FIELD(Options, hidden, (IntegerRange{1, 65536}), "width"),
           TRIREME_MODEL_FIELD(Options, context, (IntegerRange{1, 1 << 20}), "tokens"),
-          config::renamed(TRIREME_MODEL_FIELD(Options, init_std,
-                                              (config::NumberRange{.low = 0, .high = 10}), "std"),
-                          "model.init_deviation"),
+          TRIREME_MODEL_FIELD(Options, init_std, (config::NumberRange{.low = 0, .high = 10}), "std")
+              .formerly_named("model.init_deviation"),
           TRIREME_MODEL_FIELD(Options, stages, (IntegerRange{1, 1000, {1, 8}}), "stages")};
 }
 

@@ -25,7 +25,7 @@ using testing::StartsWith;
 // The first facts must give the advice, the second, which differ in one value, must not.
 struct Fit {
   std::string_view text;  // start of the advice
-  Bottleneck trouble;
+  Bottleneck bottleneck;
   RunFacts given, not_given;
 };
 
@@ -109,15 +109,15 @@ TEST(Advice, EachIsGivenOnlyToMatchingRuns) {
   std::size_t conditional = 0;
   for (const Advice& advice : all_advice()) {
     const auto fit = std::ranges::find_if(fits(), [&](const Fit& f) {
-      return f.trouble == advice.trouble && advice.text.starts_with(f.text);
+      return f.bottleneck == advice.bottleneck && advice.text.starts_with(f.text);
     });
     if (fit == fits().end()) {
       EXPECT_TRUE(advice.fits({})) << "no runs to try it on: " << advice.text;
       continue;
     }
     ++conditional;
-    EXPECT_THAT(advice_for(advice.trouble, fit->given), HasSubstr(std::string(advice.text)));
-    EXPECT_THAT(advice_for(advice.trouble, fit->not_given),
+    EXPECT_THAT(advice_for(advice.bottleneck, fit->given), HasSubstr(std::string(advice.text)));
+    EXPECT_THAT(advice_for(advice.bottleneck, fit->not_given),
                 Not(HasSubstr(std::string(advice.text))));
   }
   EXPECT_EQ(conditional, fits().size()) << "an advice is gone";

@@ -162,7 +162,7 @@ TEST_F(ConsoleTest, TheRunDirectoryKeepsTheLogOfAllStartsAndTheErrorThatEndedOne
       75);
   const std::string first = read_file(file("console.log"));
   EXPECT_THAT(first,
-              AllOf(HasSubstr("[info] [0] [train] gpt2: "), HasSubstr("[info] [0] [console] step "),
+              AllOf(HasSubstr("[info] [0] [train] gpt2 with "), HasSubstr("[info] [0] [console] step "),
                     HasSubstr("[warning] [0] [train] stopped before step 6")));
   ASSERT_EQ(train_gpt("run", 2, {"checkpoint.every_steps=4"}).exit_code, 0);
 

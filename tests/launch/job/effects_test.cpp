@@ -25,7 +25,7 @@ class EffectsTest : public RunTest {
   // A run of four of its six steps.
   void SetUp() override {
     const CommandResult result = resumed("base", "--until 4");
-    ASSERT_EQ(result.exit_code, 75) << result.output;
+    ASSERT_EQ(result.exit_code, 0) << result.output;
   }
 
   [[nodiscard]] CommandResult resumed(const std::string& name, const std::string& options) {
@@ -47,7 +47,7 @@ class EffectsTest : public RunTest {
     if (outcome.result.exit_code == 0) {
       for (const LoggedStep& step : steps_of("run"))
         outcome.bits += fmt::format("{} {:a} {:a}\n", step.step, step.loss, step.grad_norm);
-      outcome.bits += weights_of("run");
+      outcome.bits += fmt::format("weights {:016x}", std::hash<std::string>{}(weights_of("run")));
     }
     return outcome;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "launch/observe/report/differences.h"
@@ -52,6 +53,17 @@ class ReportPage : public testing::Test {
  private:
   TemporaryDirectory directory_;
 };
+
+TEST_F(ReportPage, EachPartOfTheTimeHasAColourOnLightAndDarkScreens) {
+  write_run(1);
+  const std::string text = page();
+
+  for (const TimeRow& row : told_times(time_use::of_run)) {
+    std::string colour = fmt::format("--{}: #", row.name);
+    std::ranges::replace(colour.begin() + 2, colour.end() - 3, ' ', '-');
+    EXPECT_GE(count_of(text, colour), 2U) << colour;
+  }
+}
 
 TEST_F(ReportPage, TheDataOfARunReadBackWithTheirSpikes) {
   write_run(5000);
