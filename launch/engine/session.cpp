@@ -290,6 +290,7 @@ std::string text_of(const ParameterCounts& counts) {
   const auto short_text = [](double count) {
     std::string text = format_quantity(count);
     if (count >= 999.5) text.insert(text.size() - 1, " ");
+    std::ranges::replace(text, 'G', 'B');  // of models, billions
     return text;
   };
   const auto all = static_cast<double>(counts.all), trained = static_cast<double>(counts.trained);

@@ -106,7 +106,7 @@ struct ParameterCounts {
   std::int64_t trained = 0;  // not frozen
 };
 [[nodiscard]] ParameterCounts parameter_counts(const std::vector<LayerSummary>& layers);
-// "1.85 M parameters, 84.1 k (4.54 %) of them trained"
+// "1.85 M parameters, 84.1 k (4.54 %) of them trained; B: billions"
 [[nodiscard]] std::string text_of(const ParameterCounts& counts);
 
 // What training logs before its first step; the second, device memory, each part on the rank where
