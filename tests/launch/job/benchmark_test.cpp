@@ -37,7 +37,7 @@ TEST_F(BenchmarkTest, ADrawnSeedIsStatedAndRepeatsTheRun) {
   ASSERT_EQ(other.exit_code, 0) << other.output;
   const std::string seed = seed_of("one");
   EXPECT_NE(seed, seed_of("two"));
-  EXPECT_THAT(first.output, HasSubstr("seed " + seed + "; "));
+  EXPECT_THAT(first.output, HasSubstr("; seed " + seed + "\n"));
   EXPECT_THAT(read_file(file("one/certificate.jsonl")), HasSubstr("\"seed\":" + seed + ","));
   EXPECT_EQ(trireme("replay " + file("one")).exit_code, 0);
 
