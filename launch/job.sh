@@ -81,9 +81,10 @@ forward_signals() {
 interrupt() {
   local now=${EPOCHREALTIME//[.,]/}
   if ! $interrupted; then
-    interrupted=true interrupted_at=$now
+    interrupted=true
     stop INT
-  elif ((now - ${interrupted_at:-0} > 300000)); then
+    interrupted_at=${EPOCHREALTIME//[.,]/}
+  elif ((now - ${interrupted_at:-0} > 100000)); then
     end_at_once
   fi
 }

@@ -144,7 +144,8 @@ TEST_F(SignalsTest, ASecondInterruptEndsTheJobAtOnce) {
     SCOPED_TRACE(launcher);
     const CommandResult result = run_with(endless, 600000,
                                           "await $run/metrics.jsonl; kill -INT $job\n"
-                                          "await \"$run/checkpoints/step_*.tmp\"; kill -INT $job",
+                                          "await \"$run/checkpoints/step_*.tmp\"\n"
+                                          "for again in 1 2 3; do kill -INT $job; sleep 1; done",
                                           launcher);
 
     EXPECT_EQ(result.exit_code, 130) << result.output;
