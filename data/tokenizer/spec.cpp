@@ -158,6 +158,8 @@ class SpecReader {
     spec_.fuse_unknown = is_set(model, "fuse_unk");
     if (bytes) {
       read_vocabulary(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
+      static_cast<void>(
+          is_set(model, "byte_fallback"));  // every byte has a token; a flag all the same
     } else {
       spec_.model = TokenModel::character_pairs;
       read_words(typed(model.at("vocab"), json::value_t::object, "model.vocab"));

@@ -25,6 +25,7 @@ struct TokenizerText {
   std::string decoder = pre_tokenizer;
   std::string post_processor = "null";
   std::string model_type = "BPE";
+  std::string byte_fallback = "false";
   std::string left_out;  // a letter that is not in the vocabulary
 
   [[nodiscard]] std::string json() const {
@@ -58,7 +59,7 @@ struct TokenizerText {
     return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)" + added_text +
            R"(],"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
            R"(,"post_processor":)" + post_processor + R"(,"decoder":)" + decoder +
-           R"(,"model":{"type":)" + quoted(model_type) +
+           R"(,"model":{"byte_fallback":)" + byte_fallback + R"(,"type":)" + quoted(model_type) +
            R"(,"dropout":null,"unk_token":null,"ignore_merges":)" + word(whole_words) +
            R"(,"vocab":{)" + vocabulary + R"(},"merges":[)" + merge_text + "]}}";
   }

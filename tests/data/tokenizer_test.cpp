@@ -162,6 +162,9 @@ TEST_F(TokenizerFile, NamesPartsThatAreNotSupported) {
   with.model_type = "Unigram";
   expect_refused(with, "Unigram");
   with = {};
+  with.byte_fallback = "{}";
+  expect_refused(with, "byte_fallback");
+  with = {};
   with.merges = {"a q\u00e4"};
   expect_refused(with, "model.merges");
   with = {};
