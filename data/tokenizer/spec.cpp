@@ -63,6 +63,8 @@ class SpecReader {
     for (const char* key : {"padding", "truncation"})  // of others' programs; not used here
       if (const json value = part(root_, key); !value.is_null())
         static_cast<void>(typed(value, json::value_t::object, key));
+    if (root_.contains("version") && root_.at("version") != "1.0")
+      refuse("version", root_.at("version").dump(), "\"1.0\"");
     const json post_processor = part(root_, "post_processor");
     if (!post_processor.is_null()) static_cast<void>(post_processor.at("type").get<std::string>());
     spec_.post_processor = post_processor.dump();

@@ -25,7 +25,7 @@ struct TokenizerText {
   std::string decoder = pre_tokenizer;
   std::string post_processor = "null";
   std::string model_type = "BPE";
-  std::string byte_fallback = "false";
+  std::string byte_fallback = "false", version = "\"1.0\"";
   std::string left_out;  // a letter that is not in the vocabulary
 
   [[nodiscard]] std::string json() const {
@@ -56,8 +56,8 @@ struct TokenizerText {
                     word(it.single_word) + R"(,"lstrip":)" + word(it.strip_left) + R"(,"rstrip":)" +
                     word(it.strip_right) + R"(,"normalized":false,"special":true})";
     }
-    return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[)" + added_text +
-           R"(],"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
+    return R"({"version":)" + version + R"(,"truncation":null,"padding":null,"added_tokens":[)" +
+           added_text + R"(],"normalizer":)" + normalizer + R"(,"pre_tokenizer":)" + pre_tokenizer +
            R"(,"post_processor":)" + post_processor + R"(,"decoder":)" + decoder +
            R"(,"model":{"byte_fallback":)" + byte_fallback + R"(,"type":)" + quoted(model_type) +
            R"(,"dropout":null,"unk_token":null,"ignore_merges":)" + word(whole_words) +

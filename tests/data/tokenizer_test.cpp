@@ -162,6 +162,11 @@ TEST_F(TokenizerFile, NamesPartsThatAreNotSupported) {
   with.model_type = "Unigram";
   expect_refused(with, "Unigram");
   with = {};
+  for (const char* const version : {"\"2.0\"", "null", "1"}) {
+    with.version = version;
+    expect_refused(with, "version");
+  }
+  with = {};
   with.byte_fallback = "{}";
   expect_refused(with, "byte_fallback");
   with = {};
