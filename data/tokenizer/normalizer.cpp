@@ -72,7 +72,7 @@ class NormalizerReader {
   void add(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (type == "Sequence") {
-      for (const json& member : it.at("normalizers"))
+      for (const json& member : it.at("normalizers").get_ref<const json::array_t&>())
         add(member);
     } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
       add_form(type);

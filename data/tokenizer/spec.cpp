@@ -62,13 +62,13 @@ class SpecReader {
     read_added();
     for (const char* key : {"padding", "truncation"})  // of others' programs; not used here
       if (const json value = part(root_, key); !value.is_null())
-        static_cast<void>(typed(value, json::value_t::object, key));
+        static_cast<void>(typed(value, json::value_t::object, key).at("strategy"));
     if (root_.contains("version") && root_.at("version") != "1.0")
       refuse("version", root_.at("version").dump(), "\"1.0\"");
-    const json post_processor = part(root_, "post_processor");
-    if (!post_processor.is_null()) static_cast<void>(post_processor.at("type").get<std::string>());
+    const json post_processor = part(root_, "post_processor"), decoder = part(root_, "decoder");
+    for (const json& typed_part : {post_processor, decoder})
+      if (!typed_part.is_null()) static_cast<void>(typed_part.at("type").get<std::string>());
     spec_.post_processor = post_processor.dump();
-    const json decoder = part(root_, "decoder");
     if (spec_.model != TokenModel::byte_pairs) {
       spec_.normalizer = part(root_, "normalizer").dump();
       spec_.pre_tokenizer = splitter.dump();
@@ -119,7 +119,8 @@ class SpecReader {
   [[nodiscard]] static bool names_byte_level(const json& splitter) {
     if (splitter.is_null()) return false;
     if (splitter.at("type") != "Sequence") return splitter.at("type") == "ByteLevel";
-    return std::ranges::any_of(splitter.at("pretokenizers"), names_byte_level);
+    return std::ranges::any_of(splitter.at("pretokenizers").get_ref<const json::array_t&>(),
+                               names_byte_level);
   }
 
   void check_byte_level(const json& it) const {
@@ -160,8 +161,10 @@ class SpecReader {
     spec_.fuse_unknown = is_set(model, "fuse_unk");
     if (bytes) {
       read_vocabulary(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
-      static_cast<void>(
-          is_set(model, "byte_fallback"));  // every byte has a token; a flag all the same
+      // Without effect where every byte has a token, but of the right types all the same.
+      static_cast<void>(is_set(model, "byte_fallback"));
+      if (const json unknown = part(model, "unk_token"); !unknown.is_null())
+        static_cast<void>(typed(unknown, json::value_t::string, "model.unk_token"));
     } else {
       spec_.model = TokenModel::character_pairs;
       read_words(typed(model.at("vocab"), json::value_t::object, "model.vocab"));
@@ -320,7 +323,7 @@ class SpecReader {
   void read_normalizer(const json& normalizer) {
     const auto type = normalizer.at("type").get<std::string>();
     if (type == "Sequence") {
-      for (const json& member : normalizer.at("normalizers"))
+      for (const json& member : normalizer.at("normalizers").get_ref<const json::array_t&>())
         read_normalizer(member);
     } else if (type == "NFC") {
       spec_.composes = true;
@@ -334,7 +337,7 @@ class SpecReader {
     if (byte_level_)
       refuse("pre_tokenizer", fmt::format("{} after ByteLevel", type), "ByteLevel at the end");
     if (type == "Sequence") {
-      for (const json& member : it.at("pretokenizers"))
+      for (const json& member : it.at("pretokenizers").get_ref<const json::array_t&>())
         read_pre_tokenizer(member);
     } else if (type == "ByteLevel") {
       check_byte_level(it);

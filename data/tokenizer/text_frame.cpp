@@ -35,7 +35,7 @@ class FrameReader {
     const auto type = processor.at("type").get<std::string>();
     if (type == "ByteLevel") return;  // changes offsets only
     if (type == "Sequence") {
-      for (const json& member : processor.at("processors"))
+      for (const json& member : processor.at("processors").get_ref<const json::array_t&>())
         add(member);
       return;
     }

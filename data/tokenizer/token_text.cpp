@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenizer/token_text.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -45,7 +46,7 @@ class TokenTextReader {
   void add(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (type == "Sequence") {
-      for (const json& member : it.at("decoders"))
+      for (const json& member : it.at("decoders").get_ref<const json::array_t&>())
         add(member);
     } else if (type == "WordPiece") {
       to_.joins_ = TokenText::Joins::word_pieces;
@@ -53,6 +54,9 @@ class TokenTextReader {
       to_.cleans_up_ = it.at("cleanup").get<bool>();
     } else if (type == "Metaspace") {
       to_.space_mark_ = it.at("replacement").get<std::string>();
+      if (std::ranges::count_if(to_.space_mark_, [](char c) { return (c & 0xC0) != 0x80; }) != 1)
+        fail(ExitCode::data, "{}: decoder.replacement is \"{}\", not one character", path_,
+             to_.space_mark_);
       const bool legacy = it.value("add_prefix_space", true);
       to_.drops_first_mark_ = it.value("prepend_scheme", legacy ? "always" : "never") != "never";
     } else if (type == "Replace" && it.at("pattern").contains("String")) {

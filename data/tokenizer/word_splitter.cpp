@@ -75,7 +75,7 @@ class WordSplitterReader {
   void add(const json& it) {
     const auto type = it.at("type").get<std::string>();
     if (type == "Sequence") {
-      for (const json& member : it.at("pretokenizers"))
+      for (const json& member : it.at("pretokenizers").get_ref<const json::array_t&>())
         add(member);
     } else if (type == "BertPreTokenizer") {
       at_code_points(false, is_white_space);

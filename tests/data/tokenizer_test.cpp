@@ -167,6 +167,12 @@ TEST_F(TokenizerFile, NamesPartsThatAreNotSupported) {
     expect_refused(with, "version");
   }
   with = {};
+  with.decoder = "[]";
+  expect_refused(with, "cannot be read as a tokenizer.json");
+  with = {};
+  with.normalizer = R"({"type":"Sequence","normalizers":null})";
+  expect_refused(with, "cannot be read as a tokenizer.json");
+  with = {};
   with.byte_fallback = "{}";
   expect_refused(with, "byte_fallback");
   with = {};
