@@ -58,7 +58,12 @@ class TokenTextReader {
         fail(ExitCode::data, "{}: decoder.replacement is \"{}\", not one character", path_,
              to_.space_mark_);
       const bool legacy = it.value("add_prefix_space", true);
-      to_.drops_first_mark_ = it.value("prepend_scheme", legacy ? "always" : "never") != "never";
+      const auto scheme = it.value("prepend_scheme", legacy ? "always" : "never");
+      if (scheme != "never" && scheme != "first" && scheme != "always")
+        fail(ExitCode::data,
+             "{}: decoder.prepend_scheme is \"{}\"; supported: never, first, always", path_,
+             scheme);
+      to_.drops_first_mark_ = scheme != "never";
     } else if (type == "Replace" && it.at("pattern").contains("String")) {
       to_.replaced_.emplace_back(it.at("pattern").at("String").get<std::string>(),
                                  it.at("content").get<std::string>());
