@@ -104,12 +104,10 @@ std::vector<Field> train_fields() {
           .changing(Effect::place),
       FIELD(train.initial_skip, texts,
             "patterns (* = anything) over the names of tensors in train.initial_weights that are "
-            "not read, such as those that the model lacks")
-          .changing(Effect::place),
+            "not read, such as those that the model lacks"),
       FIELD(train.initial_reinitialise, texts,
             "patterns over the model's parameters that keep their fresh values, such as a head of "
-            "another size: [\"classifier.*\"]")
-          .changing(Effect::place),
+            "another size: [\"classifier.*\"]"),
       FIELD(train.freeze, texts,
             "patterns over the model's parameters that are not trained, such as [\"embedding.*\", "
             "\"blocks.[0-5].*\"]; running statistics still follow the data")

@@ -25,7 +25,6 @@ std::vector<Field> parallel_fields() {
             "rows that a rank with experts has memory for, in multiples of an even load; "
             "more are "
             "computed in rounds, none is dropped")
-          .changing(Effect::place)
           .formerly_named("parallel.expert_buffer"),
       FIELD(parallel.expert_imbalance, (NumberRange{.low = 1, .high = 65536}),
             "rows that plans assume at the rank with most, over the mean; 1 = balanced routing")
@@ -88,8 +87,7 @@ std::vector<Field> message_fields() {
             "layout; for GPUs of one host: between hosts, rings of fp32 send less)")
           .changing(Effect::history),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .zero_word = "auto"}),
-            "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs")
-          .changing(Effect::place),
+            "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs"),
       FIELD(parallel.check_collectives, Free{},
             "compare every collective across ranks before it runs (slow)")
           .changing(Effect::place),

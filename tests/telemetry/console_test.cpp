@@ -103,7 +103,8 @@ TEST(ConsoleFormat, ProgressShowsTheTimeSplitThatFits) {
       "  slow ranks 4 %  bubble 5 %  data 2 %";
 
   EXPECT_EQ(format_progress(last, window, options, 200), whole);
-  EXPECT_EQ(format_progress(last, window, options, 79), whole.substr(0, whole.find("  slow ranks")));
+  EXPECT_EQ(format_progress(last, window, options, 79),
+            whole.substr(0, whole.find("  slow ranks")));
   EXPECT_EQ(format_progress(last, window, options, 30), "step  500/1000  loss 2.5000");
   EXPECT_EQ(format_progress(last, window, options, 7), "step  5");
   for (std::size_t width = 0; width < 200; ++width)

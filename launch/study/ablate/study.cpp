@@ -154,9 +154,15 @@ std::string_view refuses_fork(std::string_view key) {
   const config::Field* const row = key_table().find(key);
   switch (row == nullptr ? Effect::history : row->effect()) {
     case Effect::step:
+      return {};
     case Effect::place:
     case Effect::report:
-      return {};
+      if (key == "train.initial_weights" || key == "train.stop_at" || key == "train.patience")
+        return "it decides where a run starts or ends";
+      if (const auto section = row->section();
+          section == "train" || section == "checkpoint" || section == "telemetry")
+        return {};
+      return "variants share their data, device and ranks";
     case Effect::samples:
       return "it decides the order of the samples";
     case Effect::state:

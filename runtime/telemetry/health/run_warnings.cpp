@@ -54,6 +54,11 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
+// ", 310 W"; "" if unknown.
+std::string reading(double value, std::string_view unit) {
+  return std::isfinite(value) ? fmt::format(", {:.0f} {}", value, unit) : std::string();
+}
+
 }  // namespace
 
 RunWarnings::RunWarnings(WarningSources sources) : sources_(std::move(sources)) {}
@@ -198,18 +203,27 @@ void RunWarnings::watch_experts(const StepMetrics& metrics) {
 }
 
 void RunWarnings::watch_gpus(const StepMetrics& metrics) {
-  slowed_steps_.resize(metrics.gpus.size());
+  constexpr std::chrono::seconds slowed_time{10};
+  slowed_.resize(metrics.gpus.size());
   for (std::size_t rank = 0; rank < metrics.gpus.size(); ++rank) {
     const GpuState& gpu = metrics.gpus[rank];
-    slowed_steps_[rank] = is_fault(gpu.slowdowns) ? slowed_steps_[rank] + 1 : 0;
-    if (slowed_steps_[rank] < judged_steps || !may_warn(slowed_gpu, metrics.time)) continue;
+    Slowed& slowed = slowed_[rank];
+    if (!is_fault(gpu.slowdowns)) slowed = {};
+    if (!is_fault(gpu.slowdowns) || slowed.steps++ == 0) {
+      slowed.step = metrics.step;
+      slowed.since = metrics.time;
+    }
+    // A reading counts for a second of steps.
+    if (slowed.steps < judged_steps || metrics.time - slowed.since < slowed_time ||
+        !may_warn(slowed_gpu, metrics.time))
+      continue;
     warn(slowed_gpu, metrics.step, metrics.time,
-         fmt::format("{} on the GPU of rank {}{} since step {} ({:.0f} MHz, {:.0f} degrees "
-                     "Celsius, {:.0f} W), and every step waits for it: check cooling and power "
-                     "with nvidia-smi -q -d PERFORMANCE",
+         fmt::format("{} on the GPU of rank {}{} since step {}{}{}{}: check cooling and power with "
+                     "nvidia-smi -q -d PERFORMANCE",
                      slowdown_text(gpu.slowdowns), rank,
-                     rank < sources_.hosts.size() ? " on " + sources_.hosts[rank] : "",
-                     metrics.step - slowed_steps_[rank] + 1, gpu.sm_mhz, gpu.celsius, gpu.watts));
+                     rank < sources_.hosts.size() ? " on " + sources_.hosts[rank] : "", slowed.step,
+                     reading(gpu.sm_mhz, "MHz"), reading(gpu.celsius, "degrees Celsius"),
+                     reading(gpu.watts, "W")));
   }
 }
 

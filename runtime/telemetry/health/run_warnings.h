@@ -101,7 +101,12 @@ class RunWarnings final : public MetricsSink {
   };
   std::map<std::string, Balance> balances_;
   std::int64_t round_steps_ = 0, passes_ = 0, in_rounds_ = 0;  // since the last check
-  std::vector<int> slowed_steps_;  // by rank: steps in a row with a slowed GPU
+  // Steps in a row with a slowed GPU.
+  struct Slowed {
+    std::int64_t steps = 0, step = 0;  // how many, and the first
+    Time since{};
+  };
+  std::vector<Slowed> slowed_;  // by rank
   // For checkpoints.
   std::vector<double> rates_;        // MB/s, of the latest ones
   std::optional<Time> last_save_{};  // or the first step

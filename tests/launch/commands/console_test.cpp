@@ -161,9 +161,9 @@ TEST_F(ConsoleTest, TheRunDirectoryKeepsTheLogOfAllStartsAndTheErrorThatEndedOne
       train_gpt("run", 2, {"run.deadline_minutes=0.00001", "checkpoint.every_steps=3"}).exit_code,
       75);
   const std::string first = read_file(file("console.log"));
-  EXPECT_THAT(first,
-              AllOf(HasSubstr("[info] [0] [train] gpt2 with "), HasSubstr("[info] [0] [console] step "),
-                    HasSubstr("[warning] [0] [train] stopped before step 6")));
+  EXPECT_THAT(first, AllOf(HasSubstr("[info] [0] [train] gpt2 with "),
+                           HasSubstr("[info] [0] [console] step "),
+                           HasSubstr("[warning] [0] [train] stopped before step 6")));
   ASSERT_EQ(train_gpt("run", 2, {"checkpoint.every_steps=4"}).exit_code, 0);
 
   const std::string both = read_file(file("console.log"));

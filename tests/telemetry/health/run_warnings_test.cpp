@@ -300,7 +300,7 @@ TEST_F(RunWarningsTest, AGpuThatHeatSlowsIsNamedWithItsRankAndHost) {
 
   ASSERT_THAT(kinds(), ElementsAre("slowed_gpu"));
   EXPECT_THAT(found_[0].text, HasSubstr("thermal slowdown on the GPU of rank 1 on n1 since step "));
-  EXPECT_THAT(found_[0].text, HasSubstr("(1230 MHz, 91 degrees Celsius, 310 W)"));
+  EXPECT_THAT(found_[0].text, HasSubstr(", 1230 MHz, 91 degrees Celsius, 310 W:"));
 }
 
 }  // namespace
