@@ -222,6 +222,14 @@ TEST(Traffic, OfGptOssIsAsDeclared) {
   }
 }
 
+TEST(Traffic, OfNormalisedQueriesAndKeysIsAsDeclared) {
+  for (const char* const norm : {"model.qk_norm=true", "model.qk_norm_whole=true"}) {
+    observe_step("llama_tiny.yaml",
+                 {"model.layers=1", "model.hidden=32", "model.heads=4", "model.kv_heads=2",
+                  "model.intermediate=48", "model.context=24", "precision=bf16", norm});
+  }
+}
+
 // Whole tiles of rows: forced balanced routing gives every expert as many.
 TEST(Traffic, OfExpertsIsAsDeclared) {
   for (const char* const precision : {"precision=fp32", "precision=bf16"}) {

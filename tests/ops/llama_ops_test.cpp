@@ -4,7 +4,6 @@
 
 #include "runtime/ops/elementwise/rope.h"
 #include "runtime/ops/elementwise/rope_math.h"
-#include "runtime/ops/norm/head_norm.h"
 #include "runtime/ops/norm/row_norm.h"
 #include "tests/ops/guarded_tensor.h"
 
@@ -349,102 +348,6 @@ TEST(RopeAngles, OfYarnWithFractionalPairsAreThoseOfTransformers) {
                                         {25, 2.82506676e-06},
                                         {31, 3.0235114e-07}})
     EXPECT_NEAR(angles.frequency(pair) / frequency, 1, 1e-6) << pair;
-}
-
-// Each head of queries and keys is normalised, the values stay.
-Values head_norm(const Values& x, std::size_t heads, std::size_t keys, const Values& query,
-                 const Values& key) {
-  Values y = x;
-  const std::size_t all = heads + 2 * keys, size = query.size();
-  for (std::size_t head = 0; head < x.size() / size; ++head) {
-    const std::size_t place = head % all;
-    if (place >= heads + keys) continue;
-    double squares = 0;
-    for (std::size_t i = 0; i < size; ++i)
-      squares += x[head * size + i] * x[head * size + i];
-    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(size) + 1e-5);
-    for (std::size_t i = 0; i < size; ++i)
-      y[head * size + i] *= inverse * (place < heads ? query : key)[i];
-  }
-  return y;
-}
-
-class HeadNorm : public TypedOp {};
-INSTANTIATE_TEST_SUITE_P(Types, HeadNorm, all_types, dtype_label);
-
-TEST_P(HeadNorm, ForwardAndBackwardFollowTheFormulaAndFiniteDifferences) {
-  struct Case {
-    std::int64_t batch, length, heads, kv_heads, size;
-  };
-  for (const Case& c : {Case{1, 1, 1, 1, 1}, Case{2, 3, 3, 1, 5}, Case{1, 70, 4, 2, 40}}) {
-    const Shape shape{c.batch, c.length, (c.heads + 2 * c.kv_heads) * c.size}, scale{c.size};
-    const ops::HeadNormOptions options{c.heads, c.kv_heads, epsilon};
-    const auto heads = static_cast<std::size_t>(c.heads);
-    const auto keys = static_cast<std::size_t>(c.kv_heads);
-    const GuardedTensor x = random_tensor(GetParam(), shape, 1, 0.2, 2.0), y(GetParam(), shape);
-    const GuardedTensor query = random_tensor(DType::f32, scale, 2);
-    const GuardedTensor key = random_tensor(DType::f32, scale, 3);
-    const GuardedTensor rstd(DType::f32, {c.batch, c.length, c.heads + c.kv_heads});
-    const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
-    const GuardedTensor dquery(DType::f32, scale, Values(query.get().size(), 0.5));
-    const GuardedTensor dkey(DType::f32, scale, Values(query.get().size(), 0.25));
-    const Values xv = x.get(), qv = query.get(), kv = key.get(), slope = dqkv.get();
-
-    ops::head_norm_forward(stream(), y, rstd, x, query, key, options);
-    ops::head_norm_backward(stream(), dqkv, dquery, dkey, x, rstd, query, key, options);
-
-    expect_close(y.get(), head_norm(xv, heads, keys, qv, kv), relative() + 1e-6, 1e-6);
-    Values by_query = numeric_gradient(
-        qv, [&](const Values& v) { return inner(slope, head_norm(xv, heads, keys, v, kv)); });
-    Values by_key = numeric_gradient(
-        kv, [&](const Values& v) { return inner(slope, head_norm(xv, heads, keys, qv, v)); });
-    for (double& value : by_query)
-      value += 0.5;
-    for (double& value : by_key)
-      value += 0.25;
-    const double rounding = sum_rounding(c.batch * c.length * c.heads);
-    expect_close(dquery.get(), by_query, 1e-5, 1e-5 + rounding);
-    expect_close(dkey.get(), by_key, 1e-5, 1e-5 + rounding);
-    if (c.length > 3) continue;  // a loss an element
-    expect_close(
-        dqkv.get(),
-        numeric_gradient(
-            xv, [&](const Values& v) { return inner(slope, head_norm(v, heads, keys, qv, kv)); }),
-        relative() + 1e-5, 1e-5 + relative());
-  }
-}
-
-TEST_P(HeadNorm, AddsTheOffsetToItsScales) {
-  const Shape shape{2, 3, 5 * 6}, scale{6};
-  const GuardedTensor x = random_tensor(GetParam(), shape, 1), rstd(DType::f32, {2, 3, 4});
-  const GuardedTensor gamma(DType::f32, scale, {0.5, -0.25, 0.0, 1.0, -2.0, 0.125});
-  const GuardedTensor whole(DType::f32, scale, {1.5, 0.75, 1.0, 2.0, -1.0, 1.125});
-  const GuardedTensor sums(DType::f32, scale, Values(6, 0.0));
-  const GuardedTensor dqkv = random_tensor(GetParam(), shape, 4);
-  const GuardedTensor same_dqkv(GetParam(), shape, dqkv.get());
-  const GuardedTensor y(GetParam(), shape), same_y(GetParam(), shape);
-  const ops::HeadNormOptions options{.heads = 3, .kv_heads = 1, .epsilon = epsilon};
-  ops::HeadNormOptions above = options;
-  above.offset = 1;
-
-  ops::head_norm_forward(stream(), y, rstd, x, gamma, gamma, above);
-  ops::head_norm_backward(stream(), dqkv, sums, sums, x, rstd, gamma, gamma, above);
-  ops::head_norm_forward(stream(), same_y, rstd, x, whole, whole, options);
-  ops::head_norm_backward(stream(), same_dqkv, sums, sums, x, rstd, whole, whole, options);
-
-  EXPECT_EQ(y.raw(), same_y.raw());
-  EXPECT_EQ(dqkv.raw(), same_dqkv.raw());
-}
-
-TEST_P(HeadNorm, RefusesOperandsThatDoNotFit) {
-  const GuardedTensor x(GetParam(), {1, 2, 12}), y(GetParam(), {1, 2, 12});
-  const GuardedTensor scale(DType::f32, {3}), wide(DType::f32, {4}), rstd(DType::f32, {1, 2, 3});
-  const auto run = [&](const Tensor& to, const Tensor& gamma, const ops::HeadNormOptions& options) {
-    ops::head_norm_forward(stream(), to, rstd, x, gamma, scale, options);
-  };
-  expect_error([&] { run(y, scale, {3, 1}); }, {"(1, 2, 12)", "3 heads"});
-  expect_error([&] { run(y, wide, {2, 1}); }, {"query_gamma", "(4)", "(3)"});
-  expect_error([&] { run(x, scale, {2, 1}); }, {"y", "memory"});
 }
 
 TEST_P(Rope, RefusesSizesThatDoNotFit) {

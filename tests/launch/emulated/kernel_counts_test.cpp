@@ -366,7 +366,7 @@ TEST(KernelCounts, OfLlamaWith8BillionParametersInFp8StayWithinTheirBudgets) {
 // backward) and their gradients (f32, read and written), nearly all else is passes over 32768 rows
 // of 134 MB, 50 MB at the experts' width.
 TEST(KernelCounts, OfExpertsOn8RanksStayWithinTheirBudgets) {
-  expect_within({.launches = 2622, .gigabytes = 2284, .step_launches = 20},
+  expect_within({.launches = 2622, .gigabytes = 2313, .step_launches = 20},
                 on_gpus(8, "qwen3_30b_a3b.yaml",
                         {"parallel.expert=8", "parallel.zero=1", "train.global_batch=8"}));
 }
