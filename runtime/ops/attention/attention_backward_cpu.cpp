@@ -283,8 +283,7 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
                         const Tensor& dsinks) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const T* const from = qkv.as<T>();
     T* const to = dqkv.as<T>();
     enqueue(stream, Backward<T>{to, dout.as<T>(), out.as<T>(), lse.as<float>(), from,
@@ -300,8 +299,7 @@ void attention_part_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
                              const Tensor& values, const AttentionPart& part,
                              const AttentionOptions& options, const Tensor& dsinks) {
   const AttentionSizes sizes(qkv, part, keys.shape, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     enqueue(stream, Backward<T>{dqkv.as<T>(), dout.as<T>(), out.as<T>(), lse.as<float>(),
                                 qkv.as<T>(), keys.as<T>(), values.as<T>(), /*dkeys=*/nullptr,
                                 /*dvalues=*/nullptr, dkeys.as<float>(), dvalues.as<float>(),

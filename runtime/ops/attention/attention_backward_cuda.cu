@@ -187,8 +187,7 @@ float* launch_delta(Stream& stream, const Tensor& dout, const Tensor& out,
   const std::int64_t count = sizes.batch * sizes.queries() * sizes.head_count();
   auto* const delta = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
       static_cast<std::size_t>(sizes.batch * sizes.heads * sizes.rows) * sizeof(float)));
-  visit_compute_dtype(dout.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dout.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(
         stream, {.blocks = trireme::cuda::ceil_div(count, threads / warp_size), .threads = threads},
         delta_kernel<T>, delta, dout.as<T>(), out.as<T>(), sizes);
@@ -238,8 +237,7 @@ void simt_attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
                              const AttentionOptions& options, const Tensor& dsinks) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const T* const from = qkv.as<T>();
     T* const to = dqkv.as<T>();
     launch_backward<T>(
@@ -257,8 +255,7 @@ void simt_attention_part_backward(Stream& stream, const Tensor& dqkv, const Tens
                                   const Tensor& values, const AttentionPart& part,
                                   const AttentionOptions& options, const Tensor& dsinks) {
   const AttentionSizes sizes(qkv, part, keys.shape, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     launch_backward<T>(stream,
                        {dqkv.as<T>(), dout.as<T>(), lse.as<float>(), /*delta=*/nullptr, qkv.as<T>(),
                         keys.as<T>(), values.as<T>(), /*dkeys=*/nullptr, /*dvalues=*/nullptr,

@@ -132,8 +132,7 @@ void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, 
                       const Tensor& spans, const AttentionOptions& options) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const Cached<T> cached{keys.as<T>(), values.as<T>(), spans.as<std::int32_t>(), keys.shape[1]};
     trireme::cuda::launch(stream, {.blocks = sizes.batch * sizes.length, .threads = 256},
                           append_kernel<T>, cached, qkv.as<T>(), sizes);
@@ -146,8 +145,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
   const std::int64_t rows = sizes.batch * sizes.length;
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const Cached<T> cached{keys.as<T>(), values.as<T>(), spans.as<std::int32_t>(), keys.shape[1]};
     trireme::cuda::launch(stream, {.blocks = rows, .threads = 256}, append_kernel<T>, cached,
                           qkv.as<T>(), sizes);

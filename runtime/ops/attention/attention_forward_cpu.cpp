@@ -110,8 +110,7 @@ void attention_forward(Stream& stream, const Tensor& out, const Tensor& lse, con
                        const AttentionOptions& options) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const T* const from = qkv.as<T>();
     enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), from, sizes.keys_in(from),
                                sizes.values_in(from), sizes});
@@ -122,8 +121,7 @@ void attention_part_forward(Stream& stream, const Tensor& out, const Tensor& lse
                             const Tensor& keys, const Tensor& values, const AttentionPart& part,
                             const AttentionOptions& options) {
   const AttentionSizes sizes(qkv, part, keys.shape, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     enqueue(stream, Forward<T>{out.as<T>(), lse.as<float>(), qkv.as<T>(), keys.as<T>(),
                                values.as<T>(), sizes});
   });
@@ -152,8 +150,7 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
                               const Tensor& values, const Tensor& qkv, const Tensor& spans,
                               const AttentionOptions& options) {
   if (qkv.count() == 0) return;
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     enqueue(stream, CachedForward<T>{out.as<T>(), append_of<T>(keys, values, qkv, spans, options)});
   });
 }

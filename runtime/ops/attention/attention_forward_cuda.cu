@@ -156,8 +156,7 @@ void launch_forward(Stream& stream, const Tensor& out, const Tensor& lse, const 
 void join_sinks(Stream& stream, const Tensor& out, const Tensor& lse, const AttentionSizes& sizes,
                 bool by_position) {
   constexpr int threads = 256;
-  visit_compute_dtype(out.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(out.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(
         stream,
         {.blocks = trireme::cuda::ceil_div(sizes.batch * sizes.queries() * sizes.head_count(),
@@ -186,8 +185,7 @@ void simt_attention_forward(Stream& stream, const Tensor& out, const Tensor& lse
                             const AttentionOptions& options) {
   if (qkv.count() == 0) return;
   const AttentionSizes sizes(qkv, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const T* const from = qkv.as<T>();
     launch_forward<T>(stream, out, lse, qkv, sizes.keys_in(from), sizes.values_in(from), sizes);
   });
@@ -197,8 +195,7 @@ void simt_attention_part_forward(Stream& stream, const Tensor& out, const Tensor
                                  const Tensor& qkv, const Tensor& keys, const Tensor& values,
                                  const AttentionPart& part, const AttentionOptions& options) {
   const AttentionSizes sizes(qkv, part, keys.shape, options);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     launch_forward<T>(stream, out, lse, qkv, keys.as<T>(), values.as<T>(), sizes);
   });
 }

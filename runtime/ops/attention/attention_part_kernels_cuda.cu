@@ -48,8 +48,7 @@ void copy_part_lse(Stream& stream, float* dense, const Tensor& lse, const Attent
 
 void add_part_keys(Stream& stream, const Tensor& dkeys, const Tensor& dvalues, const void* dk,
                    const void* dv, DType dtype, const AttentionSizes& sizes) {
-  visit_compute_dtype(dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, part_grid(2 * sizes.batch * sizes.reached() * sizes.key_stride),
                           add_part_keys_kernel<T>, dkeys.as<float>(), dvalues.as<float>(),
                           static_cast<const T*>(dk), static_cast<const T*>(dv), sizes);

@@ -52,8 +52,7 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
             });
     return;
   }
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [g, path, y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), workspace = workspace.data] {
               if (path == Path::direct)
@@ -74,8 +73,7 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
       by_dnnl::backward_input(dtype, g, dx, dy, w, workspace);
     });
   } else {
-    visit_compute_dtype(dx.dtype, [&](auto type) {
-      using T = decltype(type);
+    visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
       enqueue(stream, [g, path, dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(),
                        workspace = workspace.data] {
         if (path == Path::direct)
@@ -99,8 +97,7 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
     });
     return;
   }
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [g, path, dw = dw.as<float>(), dy = dy.as<T>(), x = x.as<T>(),
                      workspace = workspace.data] {
       if (path == Path::direct)

@@ -161,8 +161,7 @@ void simt_convolution_forward(Stream& stream, const ConvolutionGeometry& g, cons
                               const Tensor& x, const Tensor& w) {
   const Extents e(g);
   const std::int64_t blocks = ceil_div(e.pixels(), tile) * ceil_div(e.group_out, tile) * g.groups;
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     launch(stream, {.blocks = blocks, .threads = threads}, forward_kernel<T>, e, y.as<T>(),
            x.as<T>(), w.as<T>());
   });
@@ -179,8 +178,7 @@ void simt_convolution_backward_input(Stream& stream, const ConvolutionGeometry& 
       ceil_div(g.batch * per_residue(a.depth) * per_residue(a.height) * per_residue(a.width), tile);
   const std::int64_t residues = a.depth.stride * a.height.stride * a.width.stride;
   const std::int64_t blocks = residues * pixel_tiles * ceil_div(e.group_in, tile) * g.groups;
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     launch(stream, {.blocks = blocks, .threads = threads}, backward_input_kernel<T>, e,
            static_cast<int>(pixel_tiles), dx.as<T>(), dy.as<T>(), w.as<T>());
   });

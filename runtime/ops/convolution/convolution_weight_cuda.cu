@@ -75,8 +75,7 @@ void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry&
   const Extents e(g);
   const WeightParts parts(g);
   auto* const sums = reinterpret_cast<float*>(workspace.data);
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     launch(stream, {.blocks = parts.tiles * parts.count, .threads = threads},
            backward_weight_kernel<T>, e, static_cast<int>(parts.run), sums, dy.as<T>(), x.as<T>());
   });
@@ -85,8 +84,7 @@ void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry&
 
 void add_weight_gradients(Stream& stream, const Tensor& dw, const std::byte* from, DType dtype,
                           std::int64_t parts) {
-  visit_compute_dtype(dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dtype, [&]<typename T>(T) {
     launch(stream, trireme::cuda::grid_for(stream, dw.count(), threads), add_parts_kernel<T>,
            dw.as<float>(), reinterpret_cast<const T*>(from), dw.count(), parts);
   });

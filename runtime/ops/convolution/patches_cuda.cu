@@ -79,9 +79,7 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
                  std::int64_t before) {
   const Shape& x = images.shape;
   const PatchGrid grid{x[1] / size, x[2] / size, size, before, size * x[3]};
-  with_packs(y, images, grid.run, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(y, images, grid.run, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, y.count(), w), cut_patches_kernel<w, T>,
                           y.as<T>(), images.as<T>(), y.count(), grid);
   });
@@ -90,9 +88,7 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
 void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow edge,
                        const Tensor& document_starts) {
   const EdgeRows rows(x.shape[1], edge, document_starts);
-  with_packs(y, x, x.shape[2], [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(y, x, x.shape[2], [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, y.count(), w), edge_rows_kernel<w, T>, y.as<T>(),
                           x.as<T>(), y.count(), rows, x.shape[2]);
   });
@@ -101,9 +97,7 @@ void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow
 void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, EdgeRow edge,
                         const Tensor& document_starts) {
   const EdgeRows rows(dx.shape[1], edge, document_starts);
-  with_packs(dx, dy, dx.shape[2], [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(dx, dy, dx.shape[2], [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), edge_rows_gradient_kernel<w, T>,
                           dx.as<T>(), dy.as<T>(), dx.count(), rows, dx.shape[2]);
   });

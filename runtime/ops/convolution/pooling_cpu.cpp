@@ -191,8 +191,7 @@ void spread_image(T* dx, const T* dy, std::int64_t pixels, std::int64_t channels
 
 void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, const Tensor& x,
                       const PoolingOptions& options) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [y = y.as<T>(), index = index.as<std::uint8_t>(), x = x.as<T>(),
                      g = PoolingGeometry(x.shape, options)] {
       for_each_pixel(g, &WindowAxis::out, [&](const Pixel& pixel, std::int64_t at) {
@@ -205,8 +204,7 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
 
 void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& index,
                        const PoolingOptions& options) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), index = index.as<std::uint8_t>(),
                      g = PoolingGeometry(dx.shape, options)] {
       if (on_all<disjoint>(g.axes)) {
@@ -227,8 +225,7 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
 
 void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
                           const PoolingOptions& options) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), g = PoolingGeometry(x.shape, options)] {
       for_each_pixel(g, &WindowAxis::out, [&](const Pixel& pixel, std::int64_t at) {
         average_pixel(y + at * g.channels, x + pixel.sample * g.in_count(), g,
@@ -240,8 +237,7 @@ void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
 
 void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
                            const PoolingOptions& options) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), g = PoolingGeometry(dx.shape, options)] {
       for_each_pixel(g, &WindowAxis::extent, [&](const Pixel& pixel, std::int64_t at) {
         average_gradient_pixel(dx + at * g.channels, dy + pixel.sample * g.out_count(), g, pixel);
@@ -251,8 +247,7 @@ void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
 }
 
 void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), batch = x.shape[0], pixels = pixels_of(x.shape),
                      channels = x.shape.back()] {
       for (std::int64_t n = 0; n < batch; ++n) {
@@ -263,8 +258,7 @@ void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& 
 }
 
 void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), batch = dx.shape[0],
                      pixels = pixels_of(dx.shape), channels = dx.shape.back()] {
       for (std::int64_t n = 0; n < batch; ++n) {

@@ -177,9 +177,7 @@ void with_packs(const Tensor& a, const Tensor& b, const std::uint8_t* positions,
 void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, const Tensor& x,
                       const PoolingOptions& options) {
   auto* const positions = index.as<std::uint8_t>();
-  with_packs(x, y, positions, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(x, y, positions, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, y.count(), w), max_pool_kernel<w, T>, y.as<T>(),
                           positions, x.as<T>(), PoolingGeometry(x.shape, options));
   });
@@ -188,9 +186,7 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
 void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& index,
                        const PoolingOptions& options) {
   const auto* const positions = index.as<std::uint8_t>();
-  with_packs(dx, dy, positions, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(dx, dy, positions, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), max_pool_gradient_kernel<w, T>,
                           dx.as<T>(), dy.as<T>(), positions, PoolingGeometry(dx.shape, options));
   });
@@ -198,9 +194,7 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
 
 void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
                           const PoolingOptions& options) {
-  with_packs(x, y, nullptr, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(x, y, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, y.count(), w), average_pool_kernel<w, T>,
                           y.as<T>(), x.as<T>(), PoolingGeometry(x.shape, options));
   });
@@ -208,9 +202,7 @@ void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
 
 void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
                            const PoolingOptions& options) {
-  with_packs(dx, dy, nullptr, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(dx, dy, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, dx.count(), w),
                           average_pool_gradient_kernel<w, T>, dx.as<T>(), dy.as<T>(),
                           PoolingGeometry(dx.shape, options));
@@ -218,9 +210,7 @@ void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
 }
 
 void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
-  with_packs(x, y, nullptr, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(x, y, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     // One warp per block: few results of many values then use more multiprocessors.
     trireme::cuda::launch(stream, grid_of(stream, y.count(), w, 32), average_kernel<w, T>,
                           y.as<T>(), x.as<T>(), x.shape[0], pixels_of(x.shape), x.shape.back());
@@ -228,9 +218,7 @@ void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& 
 }
 
 void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
-  with_packs(dx, dy, nullptr, [&](auto type, auto width) {
-    using T = decltype(type);
-    constexpr int w = decltype(width)::value;
+  with_packs(dx, dy, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), spread_kernel<w, T>, dx.as<T>(),
                           dy.as<T>(), dx.shape[0], pixels_of(dx.shape), dx.shape.back());
   });

@@ -102,8 +102,7 @@ void backward_gated(T* dgates, T* dvalues, const T* dy, const T* gates, const T*
 // y[i] = f(x[i]).
 template <typename F>
 void enqueue_each(Stream& stream, const Tensor& y, const Tensor& x, F f) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), count = y.count(), f] {
       each_pair(count, [=](std::int64_t i, std::int64_t n) {
         const VectorPair x = load_some(from + i, n);
@@ -115,8 +114,7 @@ void enqueue_each(Stream& stream, const Tensor& y, const Tensor& x, F f) {
 // dx[i] = f(dy[i], y[i]).
 template <typename F>
 void enqueue_each(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y, F f) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = dx.as<T>(), dy = dy.as<T>(), from = y.as<T>(), count = dx.count(), f] {
       each_pair(count, [=](std::int64_t i, std::int64_t n) {
         const VectorPair slope = load_some(dy + i, n), y = load_some(from + i, n);
@@ -138,8 +136,7 @@ void visit(DType dtype, ActivationKind kind, Action&& action) {
 
 void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                         const Tensor& amax) {
-  visit(y.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(y.dtype, kind, [&]<typename T>(T, auto functor) {
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] {
       forward<decltype(functor)>(to, from, n);
     });
@@ -149,8 +146,7 @@ void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, Activa
 
 void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                          ActivationKind kind, const Tensor& amax) {
-  visit(dx.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(dx.dtype, kind, [&]<typename T>(T, auto functor) {
     enqueue(stream, [dx = dx.as<T>(), dy = dy.as<T>(), x = x.as<T>(), n = dx.count()] {
       backward<decltype(functor)>(dx, dy, x, n);
     });
@@ -160,8 +156,7 @@ void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, con
 
 void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                    const Tensor& amax) {
-  visit(y.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(y.dtype, kind, [&]<typename T>(T, auto functor) {
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), rows = y.shape.rows(),
                      columns = y.shape.back()] {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -175,8 +170,7 @@ void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationK
 
 void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                     ActivationKind kind, const Tensor& amax) {
-  visit(dx.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(dx.dtype, kind, [&]<typename T>(T, auto functor) {
     enqueue(stream, [to = dx.as<T>(), slopes = dy.as<T>(), from = x.as<T>(), rows = dy.shape.rows(),
                      columns = dy.shape.back()] {
       for (std::int64_t row = 0; row < rows; ++row) {

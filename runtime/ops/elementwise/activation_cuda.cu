@@ -89,8 +89,7 @@ void visit(DType dtype, ActivationKind kind, Action&& action) {
 // y[i] = f(operands[i]...).
 template <typename F, typename... Operands>
 void transform_each(Stream& stream, const Tensor& y, F f, const Operands&... operands) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     transform(stream, y.as<T>(), y.count(), f, operands.template as<T>()...);
   });
 }
@@ -107,16 +106,14 @@ void with_flags(bool aligned, const Tensor& amax, const Action& action) {
 
 void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                         const Tensor& amax) {
-  visit(y.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(y.dtype, kind, [&]<typename T>(T, auto functor) {
     transform_measured(stream, amax, y.as<T>(), y.count(), Value<decltype(functor)>{}, x.as<T>());
   });
 }
 
 void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                          ActivationKind kind, const Tensor& amax) {
-  visit(dx.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
+  visit(dx.dtype, kind, [&]<typename T>(T, auto functor) {
     transform_measured(stream, amax, dx.as<T>(), dx.count(), Backward<decltype(functor)>{},
                        dy.as<T>(), x.as<T>());
   });
@@ -125,9 +122,7 @@ void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, con
 void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                    const Tensor& amax) {
   if (y.count() == 0) return;
-  visit(y.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
-    using F = decltype(functor);
+  visit(y.dtype, kind, [&]<typename T, typename F>(T, F) {
     const std::int64_t columns = y.shape.back();
     const RowPacks packs(y.count() / columns, columns, pack_width<T>);
     const auto grid = trireme::cuda::grid_for(stream, packs.count(), gated_threads);
@@ -143,9 +138,7 @@ void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationK
 void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
                     ActivationKind kind, const Tensor& amax) {
   if (dy.count() == 0) return;
-  visit(dx.dtype, kind, [&](auto type, auto functor) {
-    using T = decltype(type);
-    using F = decltype(functor);
+  visit(dx.dtype, kind, [&]<typename T, typename F>(T, F) {
     const std::int64_t columns = dy.shape.back();
     const RowPacks packs(dy.count() / columns, columns, pack_width<T>);
     const auto grid = trireme::cuda::grid_for(stream, packs.count(), gated_threads);

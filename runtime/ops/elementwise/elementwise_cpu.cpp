@@ -14,8 +14,7 @@ namespace trireme::ops::cpu {
 // (each iteration reads and writes its own index only).
 
 void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] {
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i)
@@ -25,8 +24,7 @@ void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
 }
 
 void scale_in_place(Stream& stream, const Tensor& y, float factor) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), factor, n = y.count()] {
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i)
@@ -36,8 +34,7 @@ void scale_in_place(Stream& stream, const Tensor& y, float factor) {
 }
 
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const T* second = b.empty() ? nullptr : b.as<T>();
     enqueue(stream, [to = y.as<T>(), first = a.as<T>(), second, n = y.count()] {
       // NaN passes, because hiding it here would only move the failure elsewhere.
@@ -59,8 +56,7 @@ void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor
 }
 
 void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = dx.as<T>(), from = dy.as<T>(), out = y.as<T>(), n = dx.count()] {
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i) {
@@ -78,9 +74,8 @@ void cast(Stream& stream, const Tensor& y, const Tensor& x) {
     return;
   }
   visit_compute_dtype(y.dtype, [&](auto to_type) {
-    visit_compute_dtype(x.dtype, [&](auto from_type) {
+    visit_compute_dtype(x.dtype, [&]<typename From>(From) {
       using To = decltype(to_type);
-      using From = decltype(from_type);
       enqueue(stream, [to = y.as<To>(), from = x.as<From>(), n = y.count()] {
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i)
@@ -100,9 +95,8 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
                        const Tensor& residual) {
   const float* const values = bias.empty() ? nullptr : bias.as<float>();
   visit_compute_dtype(y.dtype, [&](auto type) {
-    visit_compute_dtype(x.dtype, [&](auto x_type) {
+    visit_compute_dtype(x.dtype, [&]<typename In>(In) {
       using T = decltype(type);
-      using In = decltype(x_type);
       const T* const second = residual.empty() ? nullptr : residual.as<T>();
       enqueue(stream, [y = y.as<T>(), x = x.as<In>(), values, second, rows = y.shape.rows(),
                        columns = y.shape.back()] {
@@ -113,8 +107,7 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
 }
 
 void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     enqueue(stream, [db = db.as<float>(), dy = dy.as<T>(), rows = dy.shape.rows(),
                      columns = dy.shape.back()] { add_column_sums(db, dy, rows, columns); });
   });

@@ -30,22 +30,19 @@ struct Same {
 }  // namespace
 
 void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     transform(stream, y.as<T>(), y.count(), Add{}, y.as<T>(), x.as<T>());
   });
 }
 
 void scale_in_place(Stream& stream, const Tensor& y, float factor) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     transform(stream, y.as<T>(), y.count(), Scale{factor}, y.as<T>());
   });
 }
 
 void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     if (b.empty()) {
       transform(stream, y.as<T>(), y.count(), Relu{}, a.as<T>());
     } else {
@@ -55,8 +52,7 @@ void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor
 }
 
 void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     transform(stream, dx.as<T>(), dx.count(), ReluBackward{}, dy.as<T>(), y.as<T>());
   });
 }
@@ -67,9 +63,8 @@ void cast(Stream& stream, const Tensor& y, const Tensor& x) {
     return;
   }
   visit_compute_dtype(y.dtype, [&](auto to_type) {
-    visit_compute_dtype(x.dtype, [&](auto from_type) {
+    visit_compute_dtype(x.dtype, [&]<typename From>(From) {
       using To = decltype(to_type);
-      using From = decltype(from_type);
       if constexpr (!std::is_same_v<To, From>)
         transform(stream, y.as<To>(), y.count(), Same{}, x.as<From>());
     });
@@ -141,9 +136,8 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
                        const Tensor& residual) {
   const std::int64_t columns = y.shape.back();
   visit_compute_dtype(y.dtype, [&](auto type) {
-    visit_compute_dtype(x.dtype, [&](auto x_type) {
+    visit_compute_dtype(x.dtype, [&]<typename In>(In) {
       using T = decltype(type);
-      using In = decltype(x_type);
       constexpr int widest = std::min(pack_width<T>, pack_width<In>);
       const T* const second = residual.empty() ? nullptr : residual.as<T>();
       const float* const values = bias.empty() ? nullptr : bias.as<float>();
@@ -163,8 +157,7 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
 }
 
 void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     const std::int64_t columns = dy.shape.back();
     with_flag(rows_align<T>(dy.as<T>(), columns), [&](auto aligned) {
       add_column_sums<1, pack_width<T>>(stream, {{db.as<float>()}},

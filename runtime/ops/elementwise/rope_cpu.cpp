@@ -96,8 +96,7 @@ struct Rope {
 
 void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options,
             const RowPositions& positions, float direction) {
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const std::int64_t pairs = qkv.shape[2] / (options.heads + 2 * options.kv_heads) / 2;
     enqueue(stream, Rope<T>{qkv.as<T>(), qkv.shape.rows(), positions, qkv.shape[2],
                             options.heads + options.kv_heads, pairs, RopeAngles(options, pairs),

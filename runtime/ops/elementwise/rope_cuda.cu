@@ -78,8 +78,7 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, const
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
   trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, angles, 256), angles_kernel, table,
                         sizes, positions, RopeAngles(options, sizes.pairs), direction);
-  visit_compute_dtype(qkv.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const RowPacks packs(rows * sizes.rotated, sizes.pairs, pack_width<T>);
     with_flag(rows_align<T>(qkv.as<T>(), sizes.pairs), [&](auto aligned) {
       trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),

@@ -67,8 +67,7 @@ void spread_rows(Stream& stream, const Tensor& rows, const Tensor& x, const Tens
 
 void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Tensor& places,
                   const Tensor& weights, const Tensor& residual) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [y = y.as<T>(), rows = rows.as<T>(), columns = rows.shape[1],
              places = places.as<std::int32_t>(), tokens = places.shape[0], slots = places.shape[1],

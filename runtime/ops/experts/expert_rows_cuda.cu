@@ -124,8 +124,7 @@ void order_slots(Stream& stream, const Tensor& places, const Tensor& offsets, co
 
 void spread_rows(Stream& stream, const Tensor& rows, const Tensor& x, const Tensor& places) {
   const std::int64_t columns = x.shape[1];
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const bool fit = packs_fit(rows.as<T>(), columns, pack_width<T>) &&
                      packs_fit(x.as<T>(), columns, pack_width<T>);
     with_width<T>(fit, [&](auto width) {
@@ -141,8 +140,7 @@ void spread_rows(Stream& stream, const Tensor& rows, const Tensor& x, const Tens
 void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Tensor& places,
                   const Tensor& weights, const Tensor& residual) {
   const std::int64_t columns = y.shape[1];
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const T* const before = residual.empty() ? nullptr : residual.as<T>();
     const bool fit = packs_fit(rows.as<T>(), columns, pack_width<T>) &&
                      packs_fit(y.as<T>(), columns, pack_width<T>) &&

@@ -122,8 +122,7 @@ void scale_row(T* row, float factor, std::int64_t count) {
 
 void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& w,
                      const Tensor& bias, const Tensor& offsets, F32Products f32) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), matrices = w.shape[0],
                      outputs = w.shape[1], inputs = w.shape[2],
                      bias = bias.empty() ? nullptr : bias.as<float>(),
@@ -140,8 +139,7 @@ void grouped_forward(Stream& stream, const Tensor& y, const Tensor& x, const Ten
 
 void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& w,
                             const Tensor& offsets, F32Products f32) {
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), matrices = w.shape[0],
              outputs = w.shape[1], inputs = w.shape[2], offsets = offsets.as<std::int32_t>(),
@@ -158,8 +156,7 @@ void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, 
 void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                              const Tensor& x, const Tensor& offsets, std::int64_t first,
                              std::int64_t count, F32Products f32) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [dw = dw.as<float>(), db = db.empty() ? nullptr : db.as<float>(),
                      dy = dy.as<T>(), x = x.as<T>(), matrices = dw.shape[0], outputs = dw.shape[1],
                      inputs = dw.shape[2], offsets = offsets.as<std::int32_t>(), first, count,
@@ -177,8 +174,7 @@ void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
 void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor& dx,
                             const Tensor& dy, const Tensor& x, const Tensor& weights,
                             const Tensor& bias, const Tensor& offsets) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [dweights = dweights.as<float>(), dx = dx.as<T>(), dy = dy.as<T>(),
                      x = x.as<T>(), weights = weights.as<float>(), inputs = x.shape[1],
                      outputs = dy.shape[1], bias = bias.empty() ? nullptr : bias.as<float>(),
@@ -204,8 +200,7 @@ void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor
 void router_logits(Stream& stream, const Tensor& logits, const Tensor& x, const Tensor& w,
                    const Tensor& bias) {
   const LinearSizes sizes{x.shape[0], w.shape[0], w.shape[1]};
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [sizes, logits = logits.as<float>(), x = x.as<T>(), w = w.as<float>(),
                      bias = bias.empty() ? nullptr : bias.as<float>()] {
       rows_forward(sizes, logits, x, w, bias);
@@ -216,8 +211,7 @@ void router_logits(Stream& stream, const Tensor& logits, const Tensor& x, const 
 void router_backward_input(Stream& stream, const Tensor& dx, const Tensor& dlogits,
                            const Tensor& w) {
   const LinearSizes sizes{dx.shape[0], w.shape[0], w.shape[1]};
-  visit_compute_dtype(dx.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
     enqueue(stream, [sizes, dx = dx.as<T>(), dlogits = dlogits.as<float>(), w = w.as<float>()] {
       rows_backward_input(sizes, dx, dlogits, w, true);
     });
@@ -227,8 +221,7 @@ void router_backward_input(Stream& stream, const Tensor& dx, const Tensor& dlogi
 void router_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
                             const Tensor& dlogits, const Tensor& x) {
   const LinearSizes sizes{x.shape[0], dw.shape[0], dw.shape[1]};
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [sizes, dw = dw.as<float>(), db = db.empty() ? nullptr : db.as<float>(),
                      dlogits = dlogits.as<float>(),
                      x = x.as<T>()] { rows_backward_weight(sizes, dw, db, dlogits, x); });

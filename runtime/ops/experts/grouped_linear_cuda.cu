@@ -125,8 +125,7 @@ void grouped_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, 
 void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, const Tensor& dy,
                              const Tensor& x, const Tensor& offsets, std::int64_t first,
                              std::int64_t count, F32Products /*of CPUs*/) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const RowGroups groups = groups_of(x, offsets, dw.shape[0]);
     if constexpr (std::is_same_v<T, float>) {
       multiply_columns(stream, dw, db, dy.as<T>(), x.as<T>(), groups, first, count);
@@ -139,8 +138,7 @@ void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
 void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor& dx,
                             const Tensor& dy, const Tensor& x, const Tensor& weights,
                             const Tensor& bias, const Tensor& offsets) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream,
                           {.blocks = trireme::cuda::ceil_div(x.shape[0], slot_warps),
                            .threads = warp_size * slot_warps},

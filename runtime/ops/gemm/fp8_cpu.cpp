@@ -66,8 +66,7 @@ struct Encoding {
 template <typename Action>
 void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
   visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.any().codes.dtype, [&](auto to) {
-      using Code = decltype(to);
+    visit_float8(q.any().codes.dtype, [&]<typename Code>(Code) {
       using T = decltype(from);
       action(Encoding<Code, T>{q.straight.codes.empty() ? nullptr : q.straight.codes.as<Code>(),
                                q.turned.codes.empty() ? nullptr : q.turned.codes.as<Code>(),
@@ -139,8 +138,7 @@ struct Codes {
 
   void widen(float* to, std::int64_t stride, std::int64_t first, std::int64_t count,
              std::int64_t depth) const {
-    visit_float8(dtype, [&](auto type) {
-      using Code = decltype(type);
+    visit_float8(dtype, [&]<typename Code>(Code) {
       copy_rows(to, stride, reinterpret_cast<const Code*>(data) + first * depth, depth, count,
                 depth);
     });
@@ -228,8 +226,7 @@ void encode_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x) {
 void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Matrix& b,
                 const Tensor& bias, const Tensor& residual) {
   if (y.count() == 0) return;
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, Gemm<T>{y.as<T>(), bias.empty() ? nullptr : bias.as<float>(),
                             residual.empty() ? nullptr : residual.as<T>(), Codes(a), Codes(b),
                             a.codes.shape[1]});

@@ -110,9 +110,8 @@ __global__ void encode_turned_kernel(Encoding<Code, T> e) {
 template <typename Action>
 void visit_encoding(const Fp8Operand& q, const Tensor& x, const Action& action) {
   visit_compute_dtype(x.dtype, [&](auto from) {
-    visit_float8(q.any().codes.dtype, [&](auto to) {
+    visit_float8(q.any().codes.dtype, [&]<typename Code>(Code) {
       using T = decltype(from);
-      using Code = decltype(to);
       const Encoding<Code, T> e{
           .codes = q.straight.codes.empty() ? nullptr : q.straight.codes.as<Code>(),
           .turned = q.turned.codes.empty() ? nullptr : q.turned.codes.as<Code>(),
@@ -146,8 +145,7 @@ void encode(Stream& stream, const Encoding<Code, T>& e) {
 
 void quantize_blocks(Stream& stream, const Fp8Operand& q, const Tensor& x) {
   const std::int64_t rows = x.shape.rows(), columns = x.shape.back();
-  visit_compute_dtype(x.dtype, [&](auto from) {
-    using T = decltype(from);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const Fp8BlockCodes straight(q.straight, q.any().scaling, rows, columns),
         turned(q.turned, q.any().scaling, columns, rows);
     const bool turns = turned.codes != nullptr;
@@ -221,10 +219,9 @@ void multiply_by_kernel(Stream& stream, const Tensor& y, const Fp8Matrix& a, con
                         const Tensor& bias, const Tensor& residual) {
   visit_compute_dtype(y.dtype, [&](auto type) {
     visit_float8(a.codes.dtype, [&](auto type_a) {
-      visit_float8(b.codes.dtype, [&](auto type_b) {
+      visit_float8(b.codes.dtype, [&]<typename B>(B) {
         using T = decltype(type);
         using A = decltype(type_a);
-        using B = decltype(type_b);
         const bool rounded = !bias.empty() && bias.dtype != DType::f32;
         const Operands<T, A, B> p{.y = y.as<T>(),
                                   .a = a.codes.as<A>(),
@@ -253,9 +250,8 @@ void quantize_fp8(Stream& stream, const Fp8Operand& q, const Tensor& x, const Te
     quantize_blocks(stream, q, x);
     return;
   }
-  visit_encoding(q, x, [&](auto e, auto width) {
+  visit_encoding(q, x, [&]<int w>(auto e, std::integral_constant<int, w>) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(e.x)>>;
-    constexpr int w = decltype(width)::value;
     if (!amax.empty()) {
       e.partial = amax.as<std::uint32_t>();
       e.partials = 1;

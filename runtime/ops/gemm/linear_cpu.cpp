@@ -176,8 +176,7 @@ void linear_forward(Stream& stream, const Tensor& y, const Tensor& x, const Tens
     });
     return;
   }
-  visit_compute_dtype(w.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(w.dtype, [&]<typename T>(T) {
     const T* const second = residual.empty() ? nullptr : residual.as<T>();
     enqueue(stream, [sizes, y = y.as<T>(), x = x.as<T>(), w = w.as<T>(), add, second] {
       forward(sizes, y, x, w, add, second);
@@ -196,8 +195,7 @@ void linear_backward_input(Stream& stream, const Tensor& dx, const Tensor& dy, c
     });
     return;
   }
-  visit_compute_dtype(w.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(w.dtype, [&]<typename T>(T) {
     enqueue(stream, [sizes, dx = dx.as<T>(), dy = dy.as<T>(), w = w.as<T>(), accumulate] {
       backward_input(sizes, dx, dy, w, accumulate);
     });
@@ -211,8 +209,7 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
   float* const bias_gradient = db.empty() ? nullptr : db.as<float>();
   const bool native =
       use_native(stream, x.dtype) || (x.dtype == DType::f32 && multiplies_transposed_well());
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [sizes, dw = dw.as<float>(), bias_gradient, dy = dy.as<T>(), x = x.as<T>(),
                      native, dtype = x.dtype] {
       if (!native) {

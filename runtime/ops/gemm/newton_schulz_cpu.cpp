@@ -28,8 +28,7 @@ void for_each_place(const MatrixBlocks& blocks, Visit&& visit) {
 }  // namespace
 
 void load_matrices(Stream& stream, const Tensor& y, const Tensor& x, const MatrixBlocks& blocks) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), from = x.as<float>(), blocks] {
       for_each_place(blocks,
                      [&](std::int64_t i, std::int64_t place) { store(to[i], from[place]); });
@@ -39,8 +38,7 @@ void load_matrices(Stream& stream, const Tensor& y, const Tensor& x, const Matri
 
 void store_matrices(Stream& stream, const Tensor& x, const Tensor& y, const MatrixBlocks& blocks,
                     float factor) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = x.as<float>(), from = y.as<T>(), blocks, factor] {
       for_each_place(
           blocks, [&](std::int64_t i, std::int64_t place) { to[place] = factor * load(from[i]); });
@@ -50,8 +48,7 @@ void store_matrices(Stream& stream, const Tensor& x, const Tensor& y, const Matr
 
 void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, const Tensor& gram,
                         bool normalize) {
-  visit_compute_dtype(g.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(g.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = g.as<T>(), scale = scale.as<float>(), from = gram.as<float>(), normalize,
                      side = gram.shape[0]] {
       float factor = 1.0F;
@@ -72,8 +69,7 @@ void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, co
 
 void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, const Tensor& g2,
                               const Tensor& scale) {
-  visit_compute_dtype(p.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(p.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = p.as<T>(), g = g.as<T>(), g2 = g2.as<T>(), scale = scale.as<float>(),
                      side = p.shape[0]] {
       for (std::int64_t row = 0; row < side; ++row) {

@@ -67,8 +67,7 @@ __global__ void transpose_kernel(T* y, float* x, std::int64_t rows, std::int64_t
 template <bool loads>
 void move(Stream& stream, const Tensor& y, const Tensor& x, const MatrixBlocks& blocks,
           float factor) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const std::int64_t size = blocks.rows * blocks.columns;
     const std::int64_t tiles =
         trireme::cuda::ceil_div(blocks.rows, tile) * trireme::cuda::ceil_div(blocks.columns, tile);
@@ -124,8 +123,7 @@ void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, co
                         bool normalize) {
   trireme::cuda::launch(stream, {.blocks = 1, .threads = threads}, trace_kernel, scale.as<float>(),
                         gram.as<float>(), gram.shape[0], normalize);
-  visit_compute_dtype(g.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(g.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, gram.count(), threads, threads),
                           gram_kernel<T>, g.as<T>(), scale.as<float>(), gram.as<float>(),
                           gram.count());
@@ -134,8 +132,7 @@ void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, co
 
 void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, const Tensor& g2,
                               const Tensor& scale) {
-  visit_compute_dtype(p.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(p.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, p.count(), threads, threads),
                           polynomial_kernel<T>, p.as<T>(), g.as<T>(), g2.as<T>(), scale.as<float>(),
                           p.shape[0]);

@@ -133,8 +133,7 @@ struct Finish {
 
 void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor& logits,
                              std::int64_t first_class, std::int64_t classes, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream, [block = Block<T>(logits, first_class, classes), maxima = maxima.as<float>(),
                      accumulate] {
       for (std::int64_t index = 0; index < block.rows; ++index) {
@@ -149,8 +148,7 @@ void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor&
 void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& maxima,
                               const Tensor& logits, const Tensor& targets, std::int64_t first_class,
                               const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream,
             Sums<T>{sums.as<double>(), maxima.as<float>(),
                     Block<T>(logits, first_class, options.classes), targets.as<std::int32_t>()});
@@ -161,8 +159,7 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream, Finish<T>{losses.empty() ? nullptr : losses.as<float>(),
                               correct.empty() ? nullptr : correct.as<float>(),
                               Block<T>(logits, first_class, options.classes), maxima.as<float>(),

@@ -111,8 +111,7 @@ __global__ void __launch_bounds__(threads)
 
 void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor& logits,
                              std::int64_t first_class, std::int64_t classes, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     CrossEntropyOptions options;
     options.classes = classes;
     const Block<T> block(logits, first_class, options);
@@ -127,8 +126,7 @@ void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor&
 void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& maxima,
                               const Tensor& logits, const Tensor& targets, std::int64_t first_class,
                               const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const Block<T> block(logits, first_class, options);
     with_row_kernel(block.logits, block.width, [&](auto threads, auto aligned) {
       trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
@@ -142,8 +140,7 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
                                 const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                 const Tensor& targets, std::int64_t first_class,
                                 const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const Block<T> block(logits, first_class, options);
     with_row_kernel(block.logits, block.width, [&](auto threads, auto aligned) {
       trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},

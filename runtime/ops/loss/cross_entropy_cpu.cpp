@@ -129,8 +129,7 @@ struct CrossEntropy {
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const Tensor& logits, const Tensor& targets,
                    const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream,
             CrossEntropy<T>{losses.as<float>(), correct.empty() ? nullptr : correct.as<float>(),
                             logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0],

@@ -176,8 +176,7 @@ __global__ void __launch_bounds__(long_row_threads)
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                    const Tensor& logits, const Tensor& targets,
                    const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const CrossEntropy<T> work{losses.as<float>(),
                                correct.empty() ? nullptr : correct.as<float>(),
                                logits.as<T>(),

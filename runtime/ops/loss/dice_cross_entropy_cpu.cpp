@@ -15,8 +15,7 @@ constexpr auto exponential = [](float x) { return fast_exp(x); };
 void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                         const Tensor& logits, const Tensor& targets,
                         const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream, [pixels = dice_pixels<T>(losses, correct, logits, targets, options),
                      rows = logits.shape[0]] {
       static thread_local std::vector<ClassOverlap> overlaps;

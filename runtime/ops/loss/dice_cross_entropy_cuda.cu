@@ -51,8 +51,7 @@ __global__ void dice_pixels_kernel(DicePixels<T> pixels, const float* dice, cons
 void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                         const Tensor& logits, const Tensor& targets,
                         const CrossEntropyOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const DicePixels<T> pixels = dice_pixels<T>(losses, correct, logits, targets, options);
     const std::int64_t rows = logits.shape[0], samples = rows / options.rows_per_weight;
     const auto values = static_cast<std::size_t>(samples * options.classes);

@@ -33,8 +33,7 @@ void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
   const std::int64_t rows = tokens.count();
   const RowPositions at({}, tokens.shape[1], tokens.shape[1], document_starts);
   const std::int64_t width = y.shape[2];
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const T* const positions = position_table.empty() ? nullptr : position_table.as<T>();
     enqueue(stream, [to = y.as<T>(), ids = tokens.as<std::int32_t>(), table = token_table.as<T>(),
                      positions, rows, at, width] {
@@ -60,8 +59,7 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
   const std::int64_t width = dy.shape[2];
   float* const table = d_token_table.empty() ? nullptr : d_token_table.as<float>();
   float* const positions = d_position_table.empty() ? nullptr : d_position_table.as<float>();
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     enqueue(stream, [table, positions, from = dy.as<T>(), ids = tokens.as<std::int32_t>(), rows, at,
                      width] {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -75,8 +73,7 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
 
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                                const Tensor& table, std::int64_t first_row) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), ids = tokens.as<std::int32_t>(), table = table.as<T>(),
                      rows = tokens.count(), width = y.shape[2], own = table.shape[0], first_row] {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -98,8 +95,7 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
                    const Tensor& document_starts, const RowRuns& runs, const Tensor& spans) {
   const RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts, runs);
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = y.as<T>(), from = x.as<T>(), positions = position_table.as<T>(),
                      rows = y.shape.rows(), position, width = y.shape[2]] {
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -114,8 +110,7 @@ void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tenso
 void add_positions_backward(Stream& stream, const Tensor& d_position_table, const Tensor& dy,
                             const RowRuns& runs) {
   const RowPositions at({}, dy.shape[1], dy.shape[1], {}, runs);
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     enqueue(stream, [positions = d_position_table.as<float>(), from = dy.as<T>(),
                      rows = dy.shape.rows(), at, width = dy.shape[2]] {
       for (std::int64_t row = 0; row < rows; ++row)
@@ -127,8 +122,7 @@ void add_positions_backward(Stream& stream, const Tensor& d_position_table, cons
 // In the same order as embedding_backward.
 void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Tensor& dy,
                                 const Tensor& tokens, std::int64_t first_row) {
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [table = d_table.as<float>(), from = dy.as<T>(), ids = tokens.as<std::int32_t>(),
              rows = tokens.count(), width = dy.shape[2], own = d_table.shape[0], first_row] {

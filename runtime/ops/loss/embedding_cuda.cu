@@ -241,8 +241,7 @@ void add_position_gradient(Stream& stream, const Tensor& d_positions, const Tens
 void embedding_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                        const Tensor& token_table, const Tensor& position_table,
                        const Tensor& document_starts) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const T* const table = token_table.as<T>();
     embed(stream, y, TokenRows<T>{table, tokens.as<std::int32_t>()}, table, position_table,
           RowPositions({}, y.shape[1], y.shape[1], document_starts));
@@ -253,8 +252,7 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
                         const Tensor& dy, const Tensor& tokens, const Tensor& document_starts,
                         const RowRuns& runs) {
   if (dy.count() == 0) return;
-  visit_compute_dtype(dy.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(dy.dtype, [&]<typename T>(T) {
     if (!d_token_table.empty()) add_table_gradient<T>(stream, d_token_table, dy, tokens, 0);
     if (!d_position_table.empty())
       add_position_gradient<T>(stream, d_position_table, dy, document_starts, runs);
@@ -263,8 +261,7 @@ void embedding_backward(Stream& stream, const Tensor& d_token_table, const Tenso
 
 void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& tokens,
                                const Tensor& table, std::int64_t first_row) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const PartialRows<T> rows{table.as<T>(), tokens.as<std::int32_t>(), first_row, table.shape[0]};
     embed(stream, y, rows, rows.table, {}, RowPositions({}, y.shape[1], y.shape[1]));
   });
@@ -273,8 +270,7 @@ void embedding_partial_forward(Stream& stream, const Tensor& y, const Tensor& to
 void add_positions(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& position_table,
                    const Tensor& document_starts, const RowRuns& runs, const Tensor& spans) {
   const RowPositions position(spans, y.shape[1], position_table.shape[0], document_starts, runs);
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     embed(stream, y, GivenRows<T>{x.as<T>()}, static_cast<const T*>(x.as<T>()), position_table,
           position);
   });

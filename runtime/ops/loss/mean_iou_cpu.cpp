@@ -10,8 +10,7 @@ namespace trireme::ops::cpu {
 void mean_iou(Stream& stream, const Tensor& scores, const Tensor& losses, const Tensor& correct,
               const Tensor& logits, const Tensor& targets, const MeanIouOptions& options) {
   const std::int64_t samples = scores.shape[1], rows = logits.shape[0] / samples;
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [to = scores.as<float>(), losses = losses.as<float>(), correct = correct.as<float>(),
              logits = logits.as<T>(), targets = targets.as<std::int32_t>(), samples, rows,

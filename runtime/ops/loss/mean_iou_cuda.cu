@@ -41,8 +41,7 @@ __global__ void __launch_bounds__(mean_iou_threads)
 
 void mean_iou(Stream& stream, const Tensor& scores, const Tensor& losses, const Tensor& correct,
               const Tensor& logits, const Tensor& targets, const MeanIouOptions& options) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(
         stream,
         {.blocks = scores.shape[1],

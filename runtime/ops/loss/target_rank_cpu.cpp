@@ -30,8 +30,7 @@ std::int64_t count_before(const T* row, std::int64_t count, float value) {
 
 void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
                    const Tensor& targets, const ClassBlock& block, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream,
             [rows = logits.shape[0], width = logits.shape[1], filled = filled_of(logits, block),
              first = block.first, from = logits.as<T>(), values = values.as<float>(),
@@ -48,8 +47,7 @@ void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
 
 void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, const Tensor& logits,
                   const Tensor& targets, const ClassBlock& block, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     enqueue(stream, [rows = logits.shape[0], width = logits.shape[1],
                      filled = filled_of(logits, block), first = block.first, from = logits.as<T>(),
                      ranks = ranks.as<float>(), values = values.as<float>(),

@@ -77,8 +77,7 @@ __global__ void __launch_bounds__(long_row_threads)
 
 void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
                    const Tensor& targets, const ClassBlock& block, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(
         stream, trireme::cuda::grid_for(stream, logits.shape[0], value_threads, value_threads),
         target_logits_kernel<T>, values.as<float>(), RankBlock<T>(logits, targets, block),
@@ -88,8 +87,7 @@ void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
 
 void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, const Tensor& logits,
                   const Tensor& targets, const ClassBlock& block, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     with_row_kernel(logits.as<T>(), logits.shape[1], [&](auto threads, auto aligned) {
       trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
                             target_ranks_kernel<threads, aligned, T>, ranks.as<float>(),

@@ -22,8 +22,7 @@ __global__ void value_loss_kernel(ValueLosses<T> work, std::int64_t count) {
 
 void value_loss(Stream& stream, const Tensor& losses, const Tensor& errors,
                 const Tensor& predictions, const Tensor& targets, const ValueLossOptions& options) {
-  visit_compute_dtype(predictions.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(predictions.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream,
                           trireme::cuda::grid_for(stream, predictions.count(), value_loss_threads,
                                                   value_loss_threads),

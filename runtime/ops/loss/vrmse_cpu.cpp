@@ -8,8 +8,7 @@ namespace trireme::ops::cpu {
 
 void vrmse(Stream& stream, const Tensor& errors, const Tensor& predictions, const Tensor& targets,
            std::int64_t channels) {
-  visit_compute_dtype(predictions.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(predictions.dtype, [&]<typename T>(T) {
     enqueue(stream, [to = errors.as<float>(), predicted = predictions.as<T>(),
                      wanted = targets.as<float>(), samples = predictions.shape[0],
                      values = predictions.shape[1], channels] {

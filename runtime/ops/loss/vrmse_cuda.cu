@@ -37,8 +37,7 @@ __global__ void __launch_bounds__(vrmse_threads)
 
 void vrmse(Stream& stream, const Tensor& errors, const Tensor& predictions, const Tensor& targets,
            std::int64_t channels) {
-  visit_compute_dtype(predictions.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(predictions.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, {.blocks = predictions.shape[0], .threads = vrmse_threads},
                           vrmse_kernel<T>, errors.as<float>(), predictions.as<T>(),
                           targets.as<float>(), predictions.shape[1], channels);

@@ -65,8 +65,7 @@ void gradient(const ChannelRows& rows, const NormGradient<T>& g, const GivenSums
 
 void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
                            const Tensor& x, const BatchNormRunning& running) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [mean = mean.as<float>(), variance = variance.as<float>(), x = x.as<T>(),
                      running, count = x.shape.rows(), channels = x.shape.back()] {
       const ChannelRows rows(channels);
@@ -102,8 +101,7 @@ void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                       const BatchNormChannels& channels, const BatchNormOptions& options,
                       const BatchNormSummand& summand) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormApplication<T> a{y.as<T>(),
                                x.as<T>(),
                                summand.x.empty() ? nullptr : summand.x.as<T>(),
@@ -128,8 +126,7 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
 
 void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
                               const BatchNormChannels& channels, const BatchNormOptions& options) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{.dx = nullptr,
                             .dy = dy.as<T>(),
                             .x = x.as<T>(),
@@ -155,8 +152,7 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
                          const Tensor& sum, const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{dx.as<T>(),
                             dy.as<T>(),
                             x.as<T>(),

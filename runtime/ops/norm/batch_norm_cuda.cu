@@ -146,11 +146,9 @@ void gradient(Stream& stream, const NormGradient<T>& g, const Shape& shape,
 
 void batch_norm_statistics(Stream& stream, const Tensor& mean, const Tensor& variance,
                            const Tensor& x, const BatchNormRunning& running) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const std::int64_t channels = x.shape[3], rows = x.shape.rows();
-    with_width<T>(packs_fit_all<T>(x), [&](auto width) {
-      constexpr int w = decltype(width)::value;
+    with_width<T>(packs_fit_all<T>(x), [&]<int w>(std::integral_constant<int, w>) {
       const ChannelTiles tiles(rows, channels, w, ChannelTiles::sum_blocks);
       auto* const partial = reinterpret_cast<Moments*>(CudaStream::of(stream).scratch(
           static_cast<std::size_t>(tiles.slices * channels) * sizeof(Moments)));
@@ -170,8 +168,7 @@ void batch_norm_join(Stream& stream, const Tensor& mean, const Tensor& variance,
 void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
                       const BatchNormChannels& channels, const BatchNormOptions& options,
                       const BatchNormSummand& summand) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormApplication<T> a{.y = y.as<T>(),
                                .x = x.as<T>(),
                                .summand = summand.x.empty() ? nullptr : summand.x.as<T>(),
@@ -186,8 +183,7 @@ void batch_norm_apply(Stream& stream, const Tensor& y, const Tensor& x,
 
 void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& dy, const Tensor& x,
                               const BatchNormChannels& channels, const BatchNormOptions& options) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{.dx = nullptr,
                             .dy = dy.as<T>(),
                             .x = x.as<T>(),
@@ -197,8 +193,7 @@ void batch_norm_gradient_sums(Stream& stream, const Tensor& sums, const Tensor& 
                             .by = NormChannels(channels),
                             .count = x.shape.rows(),
                             .epsilon = options.epsilon};
-    with_width<T>(packs_fit_all<T>(x, g.dy), [&](auto width) {
-      constexpr int w = decltype(width)::value;
+    with_width<T>(packs_fit_all<T>(x, g.dy), [&]<int w>(std::integral_constant<int, w>) {
       const ChannelTiles tiles(x.shape.rows(), x.shape[3], w, ChannelTiles::sum_blocks);
       const auto* const partial = options.relu
                                       ? start_sums<ReluMask::input, w, T>(stream, g, tiles, 0)
@@ -212,8 +207,7 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const BatchNormOptions& options,
                          const Tensor& sum, const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{.dx = dx.as<T>(),
                             .dy = dy.as<T>(),
                             .x = x.as<T>(),
@@ -223,13 +217,13 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                             .by = NormChannels(channels),
                             .count = x.shape.rows(),
                             .epsilon = options.epsilon};
-    with_width<T>(packs_fit_all<T>(x, g.dx, g.dy, g.sum), [&](auto width) {
-      constexpr int w = decltype(width)::value;
-      const auto run = g.sum != nullptr ? gradient<ReluMask::sum, w, T>
-                       : options.relu   ? gradient<ReluMask::input, w, T>
-                                        : gradient<ReluMask::none, w, T>;
-      run(stream, g, x.shape, given);
-    });
+    with_width<T>(packs_fit_all<T>(x, g.dx, g.dy, g.sum),
+                  [&]<int w>(std::integral_constant<int, w>) {
+                    const auto run = g.sum != nullptr ? gradient<ReluMask::sum, w, T>
+                                     : options.relu   ? gradient<ReluMask::input, w, T>
+                                                      : gradient<ReluMask::none, w, T>;
+                    run(stream, g, x.shape, given);
+                  });
   });
 }
 

@@ -124,8 +124,7 @@ void gradient_of_samples(const ChannelRows& rows, NormGradient<T> g, std::int64_
 void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
                         const BatchNormChannels& channels, const GroupNormOptions& options,
                         const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, [y = y.as<T>(), x = x.as<T>(), by = NormChannels(channels),
                      mean = channels.mean.as<float>(), variance = channels.variance.as<float>(),
                      all = GivenParts(given, x.shape[0]), count = x.shape.rows() / x.shape[0],
@@ -154,8 +153,7 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const GroupNormOptions& options,
                          const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{dx.as<T>(),
                             dy.as<T>(),
                             x.as<T>(),

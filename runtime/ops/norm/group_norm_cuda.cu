@@ -215,8 +215,7 @@ void backward(Stream& stream, const NormGradient<T>& g, const Shape& x, std::int
 void group_norm_forward(Stream& stream, const Tensor& y, const Tensor& x,
                         const BatchNormChannels& channels, const GroupNormOptions& options,
                         const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormApplication<T> a{.y = y.as<T>(),
                                .x = x.as<T>(),
                                .summand = nullptr,
@@ -234,8 +233,7 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const BatchNormChannels& channels, const GroupNormOptions& options,
                          const NormParts& given) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     const NormGradient<T> g{.dx = dx.as<T>(),
                             .dy = dy.as<T>(),
                             .x = x.as<T>(),
@@ -245,8 +243,7 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                             .by = NormChannels(channels),
                             .count = x.shape.rows() / x.shape[0],
                             .epsilon = options.epsilon};
-    with_width<T>(packs_fit_all<T>(x, g.dx, g.dy), [&](auto width) {
-      constexpr int w = decltype(width)::value;
+    with_width<T>(packs_fit_all<T>(x, g.dx, g.dy), [&]<int w>(std::integral_constant<int, w>) {
       options.relu ? backward<ReluMask::input, w>(stream, g, x.shape, options.groups, given)
                    : backward<ReluMask::none, w>(stream, g, x.shape, options.groups, given);
     });

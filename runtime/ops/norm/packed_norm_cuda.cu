@@ -135,8 +135,7 @@ void packed_norm_sums(Stream& stream, const Tensor& sums, const Tensor& x,
                       const PackedScales& scales) {
   if (x.count() == 0) return;
   const PackedRows rows(x, options);
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, warps(rows.rows * rows.normed()), sums_kernel<T>,
                           sums.as<float>(), x.as<T>(), dy.empty() ? nullptr : dy.as<T>(),
                           rstd.as<float>(), Scales(scales, options), rows);
@@ -148,8 +147,7 @@ void packed_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, co
                          const Tensor& squares) {
   if (x.count() == 0) return;
   const PackedRows rows(x, options);
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, warps(rows.rows * (rows.normed() + rows.keys)), forward_kernel<T>,
                           y.as<T>(), rstd.as<float>(), x.as<T>(), squares.as<float>(),
                           Scales(scales, options), rows);
@@ -162,8 +160,7 @@ void packed_norm_backward(Stream& stream, const Tensor& dqkv, const PackedScales
   if (x.count() == 0) return;
   const PackedRows rows(x, options);
   const PackedParts<float> to(gradients);
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     if (rows.query_length == rows.key_length) {
       add_column_sums<2, 1>(stream, ColumnTargets<2>{{to.queries, to.keys}},
                             ScaleTerms<T, 2>{dqkv.as<T>(), x.as<T>(), rstd.as<float>(), rows, 0},

@@ -250,8 +250,7 @@ struct RmsBackward {
 void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, const Tensor& rstd,
                         const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon,
                         const Tensor& amax) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, Forward<T, true>{y.as<T>(),
                                      mean.as<float>(),
                                      rstd.as<float>(),
@@ -270,8 +269,7 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& dbeta, const Tensor& dy, const Tensor& x,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
                          bool accumulate, const Tensor& amax) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     enqueue(stream, LayerBackward<T>{dx.empty() ? nullptr : dx.as<T>(),
                                      dgamma.empty() ? nullptr : dgamma.as<float>(),
                                      dbeta.empty() ? nullptr : dbeta.as<float>(), dy.as<T>(),
@@ -283,8 +281,7 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& amax, float offset) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     visit_offset(offset, [&](auto added) {
       enqueue(stream, Forward<T, false, decltype(added)>{
                           y.as<T>(), nullptr, rstd.as<float>(), x.as<T>(), gamma.as<float>(),
@@ -297,8 +294,7 @@ void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const
 void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, const Tensor& dy,
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
                        const Tensor& amax, float offset) {
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     visit_offset(offset, [&](auto added) {
       enqueue(stream, RmsBackward<T, decltype(added)>{dx.empty() ? nullptr : dx.as<T>(),
                                                       dgamma.empty() ? nullptr : dgamma.as<float>(),

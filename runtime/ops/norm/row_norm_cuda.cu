@@ -10,8 +10,7 @@ void layer_norm_forward(Stream& stream, const Tensor& y, const Tensor& mean, con
                         const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon,
                         const Tensor& amax) {
   if (x.count() == 0) return;
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     norm_forward<true, T>(stream, {.y = y.as<T>(),
                                    .sum = nullptr,
                                    .mean = mean.as<float>(),
@@ -32,8 +31,7 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
                          const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
                          bool accumulate, const Tensor& amax) {
   if (x.count() == 0) return;
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     norm_backward<true, T>(stream, {.dx = dx.empty() ? nullptr : dx.as<T>(),
                                     .channels = {{dgamma.empty() ? nullptr : dgamma.as<float>(),
                                                   dbeta.empty() ? nullptr : dbeta.as<float>()}},
@@ -55,8 +53,7 @@ TRIREME_CUDA_PROVIDES(ops, layer_norm_backward);
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& amax, float offset) {
   if (x.count() == 0) return;
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     norm_forward<false, T>(stream, {.y = y.as<T>(),
                                     .sum = nullptr,
                                     .mean = nullptr,
@@ -77,8 +74,7 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
                        const Tensor& x, const Tensor& gamma, const Tensor& rstd, bool accumulate,
                        const Tensor& amax, float offset) {
   if (x.count() == 0) return;
-  visit_compute_dtype(x.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(x.dtype, [&]<typename T>(T) {
     norm_backward<false, T>(stream,
                             {.dx = dx.empty() ? nullptr : dx.as<T>(),
                              .channels = {{dgamma.empty() ? nullptr : dgamma.as<float>(), nullptr}},

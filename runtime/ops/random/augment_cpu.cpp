@@ -86,8 +86,7 @@ void augment_batch(T* y, const Pixel* images, const std::int64_t* sample_ids,
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options) {
   const ImageExtent extent{y.shape[1], y.shape[2], y.shape[3]};
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const auto run = [&]<typename Normalize, typename Pixel>(Normalize*, const Pixel* pixels) {
       enqueue(stream, [y = y.as<T>(), pixels, ids = sample_ids.as<std::int64_t>(),
                        epochs = epochs.as<std::int64_t>(), batch = y.shape[0], extent, options] {

@@ -64,8 +64,7 @@ struct Dropout {
 void dropout(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
              const Tensor& rng, std::uint64_t layer, float probability) {
   if (y.count() == 0) return;
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     enqueue(stream,
             Dropout<T>{y.as<T>(), x.as<T>(), sample_ids.as<std::int64_t>(), rng.as<std::uint64_t>(),
                        layer, probability, 0, y.count(), y.count() / y.shape[0]});
@@ -76,8 +75,7 @@ void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor
                   const Tensor& rng, std::uint64_t layer, float probability, std::int64_t first_row,
                   std::int64_t rows_per_sample) {
   if (y.count() == 0) return;
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const std::int64_t columns = y.shape.back();
     enqueue(stream, Dropout<T>{y.as<T>(), x.as<T>(), sample_ids.as<std::int64_t>(),
                                rng.as<std::uint64_t>(), layer, probability, first_row * columns,

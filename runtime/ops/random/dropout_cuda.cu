@@ -92,8 +92,7 @@ void run(Stream& stream, const Dropout<T>& p) {
 void drop_range(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& sample_ids,
                 const Tensor& rng, std::uint64_t layer, float probability, std::int64_t first,
                 std::int64_t per_sample) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     run(stream, Dropout<T>{y.as<T>(), x.as<T>(), sample_ids.as<std::int64_t>(),
                            rng.as<std::uint64_t>(), layer, dropout_threshold(probability),
                            1.0F / (1.0F - probability), first, y.count(), per_sample});

@@ -54,8 +54,7 @@ void choose_mix(Stream& stream, const Tensor& shares, const Tensor& boxes, const
 
 void mix_images(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& shares,
                 const Tensor& boxes) {
-  visit_compute_dtype(y.dtype, [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, y.count(), threads, threads),
                           mix_images_kernel<T>, y.as<T>(), x.as<T>(), shares.as<float>(),
                           boxes.as<std::int32_t>(),

@@ -80,9 +80,8 @@ void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x, std::int64_t d
     return;
   }
   visit_compute_dtype(y.dtype, [&](auto to) {
-    visit_compute_dtype(x.dtype, [&](auto from) {
+    visit_compute_dtype(x.dtype, [&]<typename From>(From) {
       using To = decltype(to);
-      using From = decltype(from);
       enqueue(stream,
               BlockSum<To, From, float>{y.as<To>(), x.as<From>(), x.shape[0], y.count(), doubled});
     });

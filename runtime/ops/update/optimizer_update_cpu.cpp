@@ -61,8 +61,7 @@ void update_run(const UpdateEntry& run, const UpdateOptions& options, const floa
 template <typename Step>
 void update_all(Stream& stream, const UpdateTable& table, const Tensor& scalars,
                 const UpdateOptions& options) {
-  visit_compute_dtype(table.compute(), [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(table.compute(), [&]<typename T>(T) {
     enqueue(stream, [&table, scalars = scalars.as<float>(), options] {
       if (skipped(scalars)) return;
       for (const UpdateEntry& run : table.entries())

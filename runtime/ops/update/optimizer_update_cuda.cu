@@ -72,8 +72,7 @@ __global__ void update_kernel(const UpdateEntry* entries, int runs, std::int64_t
 template <typename Step>
 void update_all(Stream& stream, const UpdateTable& table, const Tensor& scalars,
                 const UpdateOptions& options) {
-  visit_compute_dtype(table.compute(), [&](auto type) {
-    using T = decltype(type);
+  visit_compute_dtype(table.compute(), [&]<typename T>(T) {
     with_width<float>(table.aligned(), [&](auto width) {
       trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.tiles(), 1, threads),
                             update_kernel<decltype(width)::value, Step, T>, table.on_device(),
