@@ -14,10 +14,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(attention_forward);
-TRIREME_KERNEL(attention_backward);
-TRIREME_KERNEL(attention_cached_forward);
-TRIREME_KERNEL(attention_append);
+TRIREME_KERNELS(attention_forward, attention_backward, attention_cached_forward, attention_append);
 
 Shape check_qkv(const Operands& check, std::string_view op, const Tensor& qkv,
                 const AttentionOptions& options) {

@@ -157,7 +157,6 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, attention_append);
-TRIREME_CUDA_PROVIDES(ops, attention_cached_forward);
+TRIREME_CUDA_PROVIDES(ops, attention_append, attention_cached_forward);
 
 }  // namespace trireme::ops::cuda

@@ -112,7 +112,6 @@ void attention_backward(Stream& stream, const Tensor& dqkv, const Tensor& dout, 
     add_sink_gradients(stream, dsinks, dout, out, lse, sizes, documents_of(options) > 0);
 }
 
-TRIREME_CUDA_PROVIDES(ops, attention_forward);
-TRIREME_CUDA_PROVIDES(ops, attention_backward);
+TRIREME_CUDA_PROVIDES(ops, attention_forward, attention_backward);
 
 }  // namespace trireme::ops::cuda

@@ -9,8 +9,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(attention_part_forward);
-TRIREME_KERNEL(attention_part_backward);
+TRIREME_KERNELS(attention_part_forward, attention_part_backward);
 
 namespace {
 

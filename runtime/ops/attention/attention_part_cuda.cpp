@@ -125,7 +125,6 @@ void attention_part_backward(Stream& stream, const Tensor& dqkv, const Tensor& d
     add_sink_gradients(stream, dsinks, dout, out, lse, sizes, /*by_position=*/false);
 }
 
-TRIREME_CUDA_PROVIDES(ops, attention_part_forward);
-TRIREME_CUDA_PROVIDES(ops, attention_part_backward);
+TRIREME_CUDA_PROVIDES(ops, attention_part_forward, attention_part_backward);
 
 }  // namespace trireme::ops::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the back end of an op; nothing else does. `op.cpp` names its kernels,
-//   TRIREME_KERNEL(layer_norm_forward);
+//   TRIREME_KERNELS(layer_norm_forward, layer_norm_backward);
 // checks its operands, then
 //   TRIREME_DISPATCH(stream, layer_norm_forward, reads(x, gamma, beta).writes(y, mean, rstd),
 //                    y, mean, rstd, x, gamma, beta, epsilon)
@@ -15,11 +15,12 @@
 #include "runtime/device/device.h"
 #include "runtime/ops/common/traffic.h"
 
-#define TRIREME_KERNEL(function)    \
-  namespace cpu {                   \
-  decltype(ops::function) function; \
-  }                                 \
-  static_assert(true, "a kernel is declared by a statement")
+#define TRIREME_KERNELS(...)                          \
+  namespace cpu {                                     \
+  TRIREME_EACH(TRIREME_CPU_KERNEL_, ops, __VA_ARGS__) \
+  }                                                   \
+  static_assert(true, "kernels are declared by a statement")
+#define TRIREME_CPU_KERNEL_(scope, function) decltype(scope::function) function;
 
 #define TRIREME_DISPATCH(stream, function, passes, ...) \
   TRIREME_DISPATCH_AS(#function, stream, function, passes, __VA_ARGS__)

@@ -8,9 +8,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(convolution_forward);
-TRIREME_KERNEL(convolution_backward_input);
-TRIREME_KERNEL(convolution_backward_weight);
+TRIREME_KERNELS(convolution_forward, convolution_backward_input, convolution_backward_weight);
 
 namespace {
 

@@ -82,8 +82,7 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   add_weight_gradients(stream, dw, workspace.data, plan->result(), 1);
 }
 
-TRIREME_CUDA_PROVIDES(ops, convolution_forward);
-TRIREME_CUDA_PROVIDES(ops, convolution_backward_input);
-TRIREME_CUDA_PROVIDES(ops, convolution_backward_weight);
+TRIREME_CUDA_PROVIDES(ops, convolution_forward, convolution_backward_input,
+                      convolution_backward_weight);
 
 }  // namespace trireme::ops::cuda

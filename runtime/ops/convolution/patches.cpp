@@ -6,9 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(cut_patches);
-TRIREME_KERNEL(edge_rows_forward);
-TRIREME_KERNEL(edge_rows_backward);
+TRIREME_KERNELS(cut_patches, edge_rows_forward, edge_rows_backward);
 
 namespace {
 

@@ -103,8 +103,6 @@ void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, Edge
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, cut_patches);
-TRIREME_CUDA_PROVIDES(ops, edge_rows_forward);
-TRIREME_CUDA_PROVIDES(ops, edge_rows_backward);
+TRIREME_CUDA_PROVIDES(ops, cut_patches, edge_rows_forward, edge_rows_backward);
 
 }  // namespace trireme::ops::cuda

@@ -7,12 +7,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(max_pool_forward);
-TRIREME_KERNEL(max_pool_backward);
-TRIREME_KERNEL(average_pool_forward);
-TRIREME_KERNEL(average_pool_backward);
-TRIREME_KERNEL(global_average_pool_forward);
-TRIREME_KERNEL(global_average_pool_backward);
+TRIREME_KERNELS(max_pool_forward, max_pool_backward, average_pool_forward, average_pool_backward,
+                global_average_pool_forward, global_average_pool_backward);
 
 namespace {
 

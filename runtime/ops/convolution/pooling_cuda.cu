@@ -224,11 +224,8 @@ void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, max_pool_forward);
-TRIREME_CUDA_PROVIDES(ops, max_pool_backward);
-TRIREME_CUDA_PROVIDES(ops, average_pool_forward);
-TRIREME_CUDA_PROVIDES(ops, average_pool_backward);
-TRIREME_CUDA_PROVIDES(ops, global_average_pool_forward);
-TRIREME_CUDA_PROVIDES(ops, global_average_pool_backward);
+TRIREME_CUDA_PROVIDES(ops, max_pool_forward, max_pool_backward, average_pool_forward,
+                      average_pool_backward, global_average_pool_forward,
+                      global_average_pool_backward);
 
 }  // namespace trireme::ops::cuda

@@ -6,14 +6,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(activation_forward);
-TRIREME_KERNEL(activation_backward);
-TRIREME_KERNEL(gated_forward);
-TRIREME_KERNEL(gated_backward);
-TRIREME_KERNEL(leaky_relu_forward);
-TRIREME_KERNEL(leaky_relu_backward);
-TRIREME_KERNEL(tanh_forward);
-TRIREME_KERNEL(tanh_backward);
+TRIREME_KERNELS(activation_forward, activation_backward, gated_forward, gated_backward,
+                leaky_relu_forward, leaky_relu_backward, tanh_forward, tanh_backward);
 
 namespace {
 

@@ -170,13 +170,7 @@ void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Ten
   transform_each(stream, dx, TanhBackward<ScalarMath>{scale}, dy, y);
 }
 
-TRIREME_CUDA_PROVIDES(ops, activation_forward);
-TRIREME_CUDA_PROVIDES(ops, activation_backward);
-TRIREME_CUDA_PROVIDES(ops, gated_forward);
-TRIREME_CUDA_PROVIDES(ops, gated_backward);
-TRIREME_CUDA_PROVIDES(ops, leaky_relu_forward);
-TRIREME_CUDA_PROVIDES(ops, leaky_relu_backward);
-TRIREME_CUDA_PROVIDES(ops, tanh_forward);
-TRIREME_CUDA_PROVIDES(ops, tanh_backward);
+TRIREME_CUDA_PROVIDES(ops, activation_forward, activation_backward, gated_forward, gated_backward,
+                      leaky_relu_forward, leaky_relu_backward, tanh_forward, tanh_backward);
 
 }  // namespace trireme::ops::cuda

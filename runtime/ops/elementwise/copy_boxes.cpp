@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(copy_boxes);
+TRIREME_KERNELS(copy_boxes);
 
 namespace {
 

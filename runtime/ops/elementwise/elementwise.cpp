@@ -6,12 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(add_in_place);
-TRIREME_KERNEL(scale_in_place);
-TRIREME_KERNEL(relu_forward);
-TRIREME_KERNEL(relu_backward);
-TRIREME_KERNEL(cast);
-TRIREME_KERNEL(accumulate_sum);
+TRIREME_KERNELS(add_in_place, scale_in_place, relu_forward, relu_backward, cast, accumulate_sum);
 
 void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
   const Operands check("add_in_place");
@@ -64,8 +59,7 @@ void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   TRIREME_DISPATCH(stream, accumulate_sum, reads(x).updates(total), total, x);
 }
 
-TRIREME_KERNEL(add_bias_residual);
-TRIREME_KERNEL(column_sums);
+TRIREME_KERNELS(add_bias_residual, column_sums);
 
 void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& bias,
                        const Tensor& residual) {

@@ -75,12 +75,8 @@ void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   add_fixed_sum<false>(stream, total, x);
 }
 
-TRIREME_CUDA_PROVIDES(ops, add_in_place);
-TRIREME_CUDA_PROVIDES(ops, scale_in_place);
-TRIREME_CUDA_PROVIDES(ops, relu_forward);
-TRIREME_CUDA_PROVIDES(ops, relu_backward);
-TRIREME_CUDA_PROVIDES(ops, cast);
-TRIREME_CUDA_PROVIDES(ops, accumulate_sum);
+TRIREME_CUDA_PROVIDES(ops, add_in_place, scale_in_place, relu_forward, relu_backward, cast,
+                      accumulate_sum);
 
 namespace {
 
@@ -167,7 +163,6 @@ void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, add_bias_residual);
-TRIREME_CUDA_PROVIDES(ops, column_sums);
+TRIREME_CUDA_PROVIDES(ops, add_bias_residual, column_sums);
 
 }  // namespace trireme::ops::cuda

@@ -6,8 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(rope_forward);
-TRIREME_KERNEL(rope_backward);
+TRIREME_KERNELS(rope_forward, rope_backward);
 
 namespace {
 

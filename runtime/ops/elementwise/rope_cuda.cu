@@ -98,7 +98,6 @@ void rope_backward(Stream& stream, const Tensor& dqkv, const RopeOptions& option
   rotate(stream, dqkv, options, /*spans=*/{}, /*count=*/0, -1.0F);
 }
 
-TRIREME_CUDA_PROVIDES(ops, rope_forward);
-TRIREME_CUDA_PROVIDES(ops, rope_backward);
+TRIREME_CUDA_PROVIDES(ops, rope_forward, rope_backward);
 
 }  // namespace trireme::ops::cuda

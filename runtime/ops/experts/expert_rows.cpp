@@ -6,12 +6,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(order_slots);
-TRIREME_KERNEL(spread_rows);
-TRIREME_KERNEL(collect_rows);
-TRIREME_KERNEL(spread_values);
-TRIREME_KERNEL(collect_values);
-TRIREME_KERNEL(received_offsets);
+TRIREME_KERNELS(order_slots, spread_rows, collect_rows, spread_values, collect_values,
+                received_offsets);
 
 namespace {
 

@@ -171,11 +171,7 @@ void received_offsets(Stream& stream, const Tensor& offsets, const Tensor& count
                         counts.shape[1], counts.shape[2], (offsets.count() - 1) / sources, rows);
 }
 
-TRIREME_CUDA_PROVIDES(ops, order_slots);
-TRIREME_CUDA_PROVIDES(ops, spread_rows);
-TRIREME_CUDA_PROVIDES(ops, collect_rows);
-TRIREME_CUDA_PROVIDES(ops, spread_values);
-TRIREME_CUDA_PROVIDES(ops, collect_values);
-TRIREME_CUDA_PROVIDES(ops, received_offsets);
+TRIREME_CUDA_PROVIDES(ops, order_slots, spread_rows, collect_rows, spread_values, collect_values,
+                      received_offsets);
 
 }  // namespace trireme::ops::cuda

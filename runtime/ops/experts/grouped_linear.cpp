@@ -6,10 +6,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(grouped_forward);
-TRIREME_KERNEL(grouped_backward_input);
-TRIREME_KERNEL(grouped_backward_weight);
-TRIREME_KERNEL(grouped_backward_slots);
+TRIREME_KERNELS(grouped_forward, grouped_backward_input, grouped_backward_weight,
+                grouped_backward_slots);
 
 namespace {
 

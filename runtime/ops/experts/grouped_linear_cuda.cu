@@ -173,12 +173,8 @@ void router_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, grouped_forward);
-TRIREME_CUDA_PROVIDES(ops, grouped_backward_input);
-TRIREME_CUDA_PROVIDES(ops, grouped_backward_weight);
-TRIREME_CUDA_PROVIDES(ops, grouped_backward_slots);
-TRIREME_CUDA_PROVIDES(ops, router_logits);
-TRIREME_CUDA_PROVIDES(ops, router_backward_input);
-TRIREME_CUDA_PROVIDES(ops, router_backward_weight);
+TRIREME_CUDA_PROVIDES(ops, grouped_forward, grouped_backward_input, grouped_backward_weight,
+                      grouped_backward_slots, router_logits, router_backward_input,
+                      router_backward_weight);
 
 }  // namespace trireme::ops::cuda

@@ -7,15 +7,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(router_logits);
-TRIREME_KERNEL(router_backward_input);
-TRIREME_KERNEL(router_backward_weight);
-TRIREME_KERNEL(route);
-TRIREME_KERNEL(expert_counts);
-TRIREME_KERNEL(add_counts);
-TRIREME_KERNEL(balance_pull);
-TRIREME_KERNEL(route_backward);
-TRIREME_KERNEL(balance_bias);
+TRIREME_KERNELS(router_logits, router_backward_input, router_backward_weight, route, expert_counts,
+                add_counts, balance_pull, route_backward, balance_bias);
 
 namespace {
 

@@ -182,11 +182,7 @@ void balance_bias(Stream& stream, const Tensor& bias, const Tensor& counts, floa
                         scalars.empty() ? nullptr : scalars.as<float>());
 }
 
-TRIREME_CUDA_PROVIDES(ops, route);
-TRIREME_CUDA_PROVIDES(ops, route_backward);
-TRIREME_CUDA_PROVIDES(ops, expert_counts);
-TRIREME_CUDA_PROVIDES(ops, add_counts);
-TRIREME_CUDA_PROVIDES(ops, balance_pull);
-TRIREME_CUDA_PROVIDES(ops, balance_bias);
+TRIREME_CUDA_PROVIDES(ops, route, route_backward, expert_counts, add_counts, balance_pull,
+                      balance_bias);
 
 }  // namespace trireme::ops::cuda

@@ -202,9 +202,6 @@ std::vector<GemmKey> unmeasured_gemms() {
   return Library::get().unmeasured();
 }
 
-TRIREME_CUDA_PROVIDES(ops, cublaslt_version);
-TRIREME_CUDA_PROVIDES(ops, no_gemm_choices);
-TRIREME_CUDA_PROVIDES(ops, use_gemm_choices);
-TRIREME_CUDA_PROVIDES(ops, unmeasured_gemms);
+TRIREME_CUDA_PROVIDES(ops, cublaslt_version, no_gemm_choices, use_gemm_choices, unmeasured_gemms);
 
 }  // namespace trireme::ops::cuda

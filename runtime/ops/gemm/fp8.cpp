@@ -8,9 +8,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(quantize_fp8);
-TRIREME_KERNEL(encode_fp8);
-TRIREME_KERNEL(linear_fp8);
+TRIREME_KERNELS(quantize_fp8, encode_fp8, linear_fp8);
 
 namespace {
 

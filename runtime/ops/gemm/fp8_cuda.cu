@@ -310,8 +310,6 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
   if (bias_follows) ops::add_bias_residual(stream, y, y, bias);
 }
 
-TRIREME_CUDA_PROVIDES(ops, quantize_fp8);
-TRIREME_CUDA_PROVIDES(ops, encode_fp8);
-TRIREME_CUDA_PROVIDES(ops, linear_fp8);
+TRIREME_CUDA_PROVIDES(ops, quantize_fp8, encode_fp8, linear_fp8);
 
 }  // namespace trireme::ops::cuda

@@ -9,11 +9,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(linear_forward);
-TRIREME_KERNEL(linear_backward_input);
-TRIREME_KERNEL(linear_backward_weight);
-TRIREME_KERNEL(linear_gelu_forward);
-TRIREME_KERNEL(linear_gelu_backward_input);
+TRIREME_KERNELS(linear_forward, linear_backward_input, linear_backward_weight, linear_gelu_forward,
+                linear_gelu_backward_input);
 
 namespace {
 

@@ -122,10 +122,7 @@ void linear_gelu_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
   ops::activation_backward(stream, dx, dx, pre, ActivationKind::gelu_tanh);
 }
 
-TRIREME_CUDA_PROVIDES(ops, linear_forward);
-TRIREME_CUDA_PROVIDES(ops, linear_backward_input);
-TRIREME_CUDA_PROVIDES(ops, linear_backward_weight);
-TRIREME_CUDA_PROVIDES(ops, linear_gelu_forward);
-TRIREME_CUDA_PROVIDES(ops, linear_gelu_backward_input);
+TRIREME_CUDA_PROVIDES(ops, linear_forward, linear_backward_input, linear_backward_weight,
+                      linear_gelu_forward, linear_gelu_backward_input);
 
 }  // namespace trireme::ops::cuda

@@ -6,10 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(load_matrices);
-TRIREME_KERNEL(store_matrices);
-TRIREME_KERNEL(newton_schulz_gram);
-TRIREME_KERNEL(newton_schulz_polynomial);
+TRIREME_KERNELS(load_matrices, store_matrices, newton_schulz_gram, newton_schulz_polynomial);
 
 namespace {
 

@@ -139,9 +139,7 @@ void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, 
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, load_matrices);
-TRIREME_CUDA_PROVIDES(ops, store_matrices);
-TRIREME_CUDA_PROVIDES(ops, newton_schulz_gram);
-TRIREME_CUDA_PROVIDES(ops, newton_schulz_polynomial);
+TRIREME_CUDA_PROVIDES(ops, load_matrices, store_matrices, newton_schulz_gram,
+                      newton_schulz_polynomial);
 
 }  // namespace trireme::ops::cuda

@@ -6,9 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(cross_entropy);
-TRIREME_KERNEL(dice_cross_entropy);
-TRIREME_KERNEL(count_targets);
+TRIREME_KERNELS(cross_entropy, dice_cross_entropy, count_targets);
 
 namespace {
 

@@ -6,9 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(cross_entropy_block_max);
-TRIREME_KERNEL(cross_entropy_block_sums);
-TRIREME_KERNEL(cross_entropy_block_finish);
+TRIREME_KERNELS(cross_entropy_block_max, cross_entropy_block_sums, cross_entropy_block_finish);
 
 namespace {
 

@@ -152,8 +152,7 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_max);
-TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_sums);
-TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_finish);
+TRIREME_CUDA_PROVIDES(ops, cross_entropy_block_max, cross_entropy_block_sums,
+                      cross_entropy_block_finish);
 
 }  // namespace trireme::ops::cuda

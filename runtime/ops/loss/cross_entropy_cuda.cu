@@ -207,7 +207,6 @@ void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, b
   add(targets.as<std::int32_t>());
 }
 
-TRIREME_CUDA_PROVIDES(ops, cross_entropy);
-TRIREME_CUDA_PROVIDES(ops, count_targets);
+TRIREME_CUDA_PROVIDES(ops, cross_entropy, count_targets);
 
 }  // namespace trireme::ops::cuda

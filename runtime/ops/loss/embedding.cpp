@@ -10,12 +10,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(embedding_forward);
-TRIREME_KERNEL(embedding_backward);
-TRIREME_KERNEL(embedding_partial_forward);
-TRIREME_KERNEL(add_positions);
-TRIREME_KERNEL(add_positions_backward);
-TRIREME_KERNEL(embedding_partial_backward);
+TRIREME_KERNELS(embedding_forward, embedding_backward, embedding_partial_forward, add_positions,
+                add_positions_backward, embedding_partial_backward);
 
 namespace {
 

@@ -292,11 +292,7 @@ void embedding_partial_backward(Stream& stream, const Tensor& d_table, const Ten
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, embedding_forward);
-TRIREME_CUDA_PROVIDES(ops, embedding_backward);
-TRIREME_CUDA_PROVIDES(ops, embedding_partial_forward);
-TRIREME_CUDA_PROVIDES(ops, add_positions);
-TRIREME_CUDA_PROVIDES(ops, add_positions_backward);
-TRIREME_CUDA_PROVIDES(ops, embedding_partial_backward);
+TRIREME_CUDA_PROVIDES(ops, embedding_forward, embedding_backward, embedding_partial_forward,
+                      add_positions, add_positions_backward, embedding_partial_backward);
 
 }  // namespace trireme::ops::cuda

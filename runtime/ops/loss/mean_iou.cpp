@@ -7,7 +7,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(mean_iou);
+TRIREME_KERNELS(mean_iou);
 
 void mean_iou(Stream& stream, const Tensor& scores, const Tensor& losses, const Tensor& correct,
               const Tensor& logits, const Tensor& targets, const MeanIouOptions& options) {

@@ -6,9 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(target_logits);
-TRIREME_KERNEL(target_ranks);
-TRIREME_KERNEL(count_below);
+TRIREME_KERNELS(target_logits, target_ranks, count_below);
 
 namespace {
 

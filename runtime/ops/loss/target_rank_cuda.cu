@@ -101,8 +101,6 @@ void count_below(Stream& stream, const Tensor& total, const Tensor& values, floa
                         total.as<double>(), values.as<float>(), values.count(), limit);
 }
 
-TRIREME_CUDA_PROVIDES(ops, target_logits);
-TRIREME_CUDA_PROVIDES(ops, target_ranks);
-TRIREME_CUDA_PROVIDES(ops, count_below);
+TRIREME_CUDA_PROVIDES(ops, target_logits, target_ranks, count_below);
 
 }  // namespace trireme::ops::cuda

@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(value_loss);
+TRIREME_KERNELS(value_loss);
 
 void value_loss(Stream& stream, const Tensor& losses, const Tensor& errors,
                 const Tensor& predictions, const Tensor& targets, const ValueLossOptions& options) {

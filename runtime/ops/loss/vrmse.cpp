@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(vrmse);
+TRIREME_KERNELS(vrmse);
 
 void vrmse(Stream& stream, const Tensor& errors, const Tensor& predictions, const Tensor& targets,
            std::int64_t channels) {

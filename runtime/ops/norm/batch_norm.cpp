@@ -6,11 +6,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(batch_norm_statistics);
-TRIREME_KERNEL(batch_norm_join);
-TRIREME_KERNEL(batch_norm_apply);
-TRIREME_KERNEL(batch_norm_gradient_sums);
-TRIREME_KERNEL(batch_norm_backward);
+TRIREME_KERNELS(batch_norm_statistics, batch_norm_join, batch_norm_apply, batch_norm_gradient_sums,
+                batch_norm_backward);
 
 namespace {
 

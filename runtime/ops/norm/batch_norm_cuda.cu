@@ -227,10 +227,7 @@ void batch_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, batch_norm_statistics);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_join);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_apply);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_gradient_sums);
-TRIREME_CUDA_PROVIDES(ops, batch_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, batch_norm_statistics, batch_norm_join, batch_norm_apply,
+                      batch_norm_gradient_sums, batch_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -6,8 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(group_norm_forward);
-TRIREME_KERNEL(group_norm_backward);
+TRIREME_KERNELS(group_norm_forward, group_norm_backward);
 
 namespace {
 

@@ -250,7 +250,6 @@ void group_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, group_norm_forward);
-TRIREME_CUDA_PROVIDES(ops, group_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, group_norm_forward, group_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -6,9 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(packed_norm_sums);
-TRIREME_KERNEL(packed_norm_forward);
-TRIREME_KERNEL(packed_norm_backward);
+TRIREME_KERNELS(packed_norm_sums, packed_norm_forward, packed_norm_backward);
 
 namespace {
 

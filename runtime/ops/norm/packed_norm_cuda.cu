@@ -179,8 +179,6 @@ void packed_norm_backward(Stream& stream, const Tensor& dqkv, const PackedScales
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, packed_norm_sums);
-TRIREME_CUDA_PROVIDES(ops, packed_norm_forward);
-TRIREME_CUDA_PROVIDES(ops, packed_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, packed_norm_sums, packed_norm_forward, packed_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -6,10 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(layer_norm_forward);
-TRIREME_KERNEL(layer_norm_backward);
-TRIREME_KERNEL(rms_norm_forward);
-TRIREME_KERNEL(rms_norm_backward);
+TRIREME_KERNELS(layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward);
 
 namespace {
 

@@ -47,8 +47,7 @@ void layer_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma,
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, layer_norm_forward);
-TRIREME_CUDA_PROVIDES(ops, layer_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, layer_norm_forward, layer_norm_backward);
 
 void rms_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, const Tensor& x,
                       const Tensor& gamma, float epsilon, const Tensor& amax, float offset) {
@@ -91,7 +90,6 @@ void rms_norm_backward(Stream& stream, const Tensor& dx, const Tensor& dgamma, c
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, rms_norm_forward);
-TRIREME_CUDA_PROVIDES(ops, rms_norm_backward);
+TRIREME_CUDA_PROVIDES(ops, rms_norm_forward, rms_norm_backward);
 
 }  // namespace trireme::ops::cuda

@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(augment);
+TRIREME_KERNELS(augment);
 
 void augment(Stream& stream, const Tensor& y, const Tensor& images, const Tensor& sample_ids,
              const Tensor& epochs, const AugmentOptions& options) {

@@ -6,8 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(dropout);
-TRIREME_KERNEL(dropout_rows);
+TRIREME_KERNELS(dropout, dropout_rows);
 
 namespace {
 

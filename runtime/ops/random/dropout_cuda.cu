@@ -116,7 +116,6 @@ void dropout_rows(Stream& stream, const Tensor& y, const Tensor& x, const Tensor
              rows_per_sample * columns);
 }
 
-TRIREME_CUDA_PROVIDES(ops, dropout);
-TRIREME_CUDA_PROVIDES(ops, dropout_rows);
+TRIREME_CUDA_PROVIDES(ops, dropout, dropout_rows);
 
 }  // namespace trireme::ops::cuda

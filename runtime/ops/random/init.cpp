@@ -6,10 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(fill_normal);
-TRIREME_KERNEL(fill_uniform);
-TRIREME_KERNEL(fill_constant);
-TRIREME_KERNEL(fill_sinusoid);
+TRIREME_KERNELS(fill_normal, fill_uniform, fill_constant, fill_sinusoid);
 
 namespace {
 

@@ -106,9 +106,6 @@ void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int
                         sinusoid_kernel, x.as<float>(), x.count(), first, width, amplitude);
 }
 
-TRIREME_CUDA_PROVIDES(ops, fill_normal);
-TRIREME_CUDA_PROVIDES(ops, fill_uniform);
-TRIREME_CUDA_PROVIDES(ops, fill_constant);
-TRIREME_CUDA_PROVIDES(ops, fill_sinusoid);
+TRIREME_CUDA_PROVIDES(ops, fill_normal, fill_uniform, fill_constant, fill_sinusoid);
 
 }  // namespace trireme::ops::cuda

@@ -6,8 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(choose_mix);
-TRIREME_KERNEL(mix_images);
+TRIREME_KERNELS(choose_mix, mix_images);
 
 namespace {
 

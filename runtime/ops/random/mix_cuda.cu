@@ -62,7 +62,6 @@ void mix_images(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& 
   });
 }
 
-TRIREME_CUDA_PROVIDES(ops, choose_mix);
-TRIREME_CUDA_PROVIDES(ops, mix_images);
+TRIREME_CUDA_PROVIDES(ops, choose_mix, mix_images);
 
 }  // namespace trireme::ops::cuda

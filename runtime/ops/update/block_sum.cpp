@@ -6,7 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(sum_blocks);
+TRIREME_KERNELS(sum_blocks);
 
 void sum_blocks(Stream& stream, const Tensor& y, const Tensor& x, std::int64_t doubled) {
   const Operands check("sum_blocks");

@@ -8,7 +8,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(accumulate_digest);
+TRIREME_KERNELS(accumulate_digest);
 
 void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
                        const DigestPlaces& places) {

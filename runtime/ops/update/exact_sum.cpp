@@ -6,8 +6,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(accumulate_squares_exact);
-TRIREME_KERNEL(exact_sum_values);
+TRIREME_KERNELS(accumulate_squares_exact, exact_sum_values);
 
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
   const Operands check("accumulate_squares_exact");

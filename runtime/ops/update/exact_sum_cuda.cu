@@ -217,8 +217,6 @@ void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states
                         totals.as<double>(), states.as<std::uint64_t>());
 }
 
-TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact);
-TRIREME_CUDA_PROVIDES(ops, sum_squares_exact);
-TRIREME_CUDA_PROVIDES(ops, exact_sum_values);
+TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact, sum_squares_exact, exact_sum_values);
 
 }  // namespace trireme::ops::cuda

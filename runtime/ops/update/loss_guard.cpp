@@ -9,7 +9,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(guard_loss);
+TRIREME_KERNELS(guard_loss);
 
 void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, const Tensor& sums,
                 const LossGuardOptions& options) {
@@ -32,7 +32,7 @@ void guard_loss(Stream& stream, const Tensor& scalars, const Tensor& state, cons
   TRIREME_DISPATCH(stream, guard_loss, reads(sums).updates(state), scalars, state, sums, options);
 }
 
-TRIREME_KERNEL(estimate_noise);
+TRIREME_KERNELS(estimate_noise);
 
 void estimate_noise(Stream& stream, const Tensor& state, const Tensor& squares,
                     const NoiseOptions& options) {

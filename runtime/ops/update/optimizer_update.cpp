@@ -8,12 +8,8 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(update);
-TRIREME_KERNEL(factored_moments);
-TRIREME_KERNEL(trust_ratios);
-TRIREME_KERNEL(exponential_average);
-TRIREME_KERNEL(clip_scale);
-TRIREME_KERNEL(update_loss_scale);
+TRIREME_KERNELS(update, factored_moments, trust_ratios, exponential_average, clip_scale,
+                update_loss_scale);
 
 namespace {
 

@@ -242,12 +242,7 @@ void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalar
                         scalars.as<float>(), options);
 }
 
-TRIREME_CUDA_PROVIDES(ops, update);
-TRIREME_CUDA_PROVIDES(ops, factored_moments);
-TRIREME_CUDA_PROVIDES(ops, trust_ratios);
-TRIREME_CUDA_PROVIDES(ops, exponential_average);
-TRIREME_CUDA_PROVIDES(ops, sum_squares);
-TRIREME_CUDA_PROVIDES(ops, clip_scale);
-TRIREME_CUDA_PROVIDES(ops, update_loss_scale);
+TRIREME_CUDA_PROVIDES(ops, update, factored_moments, trust_ratios, exponential_average, sum_squares,
+                      clip_scale, update_loss_scale);
 
 }  // namespace trireme::ops::cuda

@@ -11,8 +11,7 @@
 
 namespace trireme::ops {
 
-TRIREME_KERNEL(sum_squares);
-TRIREME_KERNEL(sum_squares_exact);
+TRIREME_KERNELS(sum_squares, sum_squares_exact);
 
 static_assert(SquaresTable::part_elements == sum_chunk);
 
