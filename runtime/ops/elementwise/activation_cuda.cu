@@ -1,33 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda_slot.h"
-#include "runtime/ops/common/magnitude_cuda.h"
+#include "runtime/ops/common/maps_cuda.h"
 #include "runtime/ops/common/rows_cuda.h"
-#include "runtime/ops/common/transform_cuda.h"
-#include "runtime/ops/elementwise/activation.h"
-#include "runtime/ops/elementwise/activation_math.h"
+#include "runtime/ops/elementwise/activation_maps.h"
 
 namespace trireme::ops::cuda {
 namespace {
-
-struct ScalarMath {
-  using Value = float;
-  // Finite, as on the CPU: products with underflowed values stay 0.
-  __device__ static float exp(float x) { return expf(x < 88.0F ? x : 88.0F); }
-  __device__ static float minimum(float a, float b) { return a < b ? a : b; }
-  __device__ static float maximum(float a, float b) { return a > b ? a : b; }
-  __device__ static float pick(float x, float negative, float other) {
-    return x < 0.0F ? negative : other;
-  }
-};
-
-template <typename F>
-struct Value {
-  __device__ float operator()(float x) const { return F::value(x); }
-};
-template <typename F>
-struct Backward {
-  __device__ float operator()(float dy, float x) const { return dy * F::slope(x); }
-};
 
 constexpr int gated_threads = 256;  // per block
 
@@ -78,22 +55,6 @@ __global__ void gated_backward_kernel(T* dx, const T* dy, const T* x, RowPacks p
   if constexpr (measured) magnitude.leave<gated_threads>(seen);
 }
 
-// Calls action(an element of dtype, functor of the kind).
-template <typename Action>
-void visit(DType dtype, ActivationKind kind, Action&& action) {
-  visit_compute_dtype(dtype, [&](auto type) {
-    visit_activation<ScalarMath>(kind, [&](auto functor) { action(type, functor); });
-  });
-}
-
-// y[i] = f(operands[i]...).
-template <typename F, typename... Operands>
-void transform_each(Stream& stream, const Tensor& y, F f, const Operands&... operands) {
-  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
-    transform(stream, y.as<T>(), y.count(), f, operands.template as<T>()...);
-  });
-}
-
 // Calls action(aligned, measured).
 template <typename Action>
 void with_flags(bool aligned, const Tensor& amax, const Action& action) {
@@ -103,21 +64,6 @@ void with_flags(bool aligned, const Tensor& amax, const Action& action) {
 }
 
 }  // namespace
-
-void activation_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
-                        const Tensor& amax) {
-  visit(y.dtype, kind, [&]<typename T>(T, auto functor) {
-    transform_measured(stream, amax, y.as<T>(), y.count(), Value<decltype(functor)>{}, x.as<T>());
-  });
-}
-
-void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x,
-                         ActivationKind kind, const Tensor& amax) {
-  visit(dx.dtype, kind, [&]<typename T>(T, auto functor) {
-    transform_measured(stream, amax, dx.as<T>(), dx.count(), Backward<decltype(functor)>{},
-                       dy.as<T>(), x.as<T>());
-  });
-}
 
 void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationKind kind,
                    const Tensor& amax) {
@@ -152,25 +98,6 @@ void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Te
   });
 }
 
-void leaky_relu_forward(Stream& stream, const Tensor& y, const Tensor& x, float slope) {
-  transform_each(stream, y, LeakyRelu<ScalarMath>{slope}, x);
-}
-
-void leaky_relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
-                         float slope) {
-  transform_each(stream, dx, LeakyReluBackward<ScalarMath>{slope}, dy, y);
-}
-
-void tanh_forward(Stream& stream, const Tensor& y, const Tensor& x, float scale) {
-  transform_each(stream, y, Tanh<ScalarMath>{scale}, x);
-}
-
-void tanh_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y,
-                   float scale) {
-  transform_each(stream, dx, TanhBackward<ScalarMath>{scale}, dy, y);
-}
-
-TRIREME_CUDA_PROVIDES(ops, activation_forward, activation_backward, gated_forward, gated_backward,
-                      leaky_relu_forward, leaky_relu_backward, tanh_forward, tanh_backward);
+TRIREME_CUDA_PROVIDES(ops, gated_forward, gated_backward);
 
 }  // namespace trireme::ops::cuda

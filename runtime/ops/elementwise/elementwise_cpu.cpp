@@ -1,89 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/elementwise/elementwise.h"
-
-#include <cstring>
-
-#include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/fixed_sum.h"
-#include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/maps_cpu.h"
+#include "runtime/ops/elementwise/elementwise_maps.h"
 #include "runtime/ops/gemm/linear_rows_cpu.h"
 
 namespace trireme::ops::cpu {
-
-// No restrict in these loops: operands may be the very same elements, which `omp simd` permits
-// (each iteration reads and writes its own index only).
-
-void add_in_place(Stream& stream, const Tensor& y, const Tensor& x) {
-  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
-    enqueue(stream, [to = y.as<T>(), from = x.as<T>(), n = y.count()] {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i)
-        store(to[i], load(to[i]) + load(from[i]));
-    });
-  });
-}
-
-void scale_in_place(Stream& stream, const Tensor& y, float factor) {
-  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
-    enqueue(stream, [to = y.as<T>(), factor, n = y.count()] {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i)
-        store(to[i], load(to[i]) * factor);
-    });
-  });
-}
-
-void relu_forward(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
-  visit_compute_dtype(y.dtype, [&]<typename T>(T) {
-    const T* second = b.empty() ? nullptr : b.as<T>();
-    enqueue(stream, [to = y.as<T>(), first = a.as<T>(), second, n = y.count()] {
-      // NaN passes, because hiding it here would only move the failure elsewhere.
-      if (second == nullptr) {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) {
-          const float sum = load(first[i]);
-          store(to[i], sum < 0.0F ? 0.0F : sum);
-        }
-        return;
-      }
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) {
-        const float sum = load(first[i]) + load(second[i]);
-        store(to[i], sum < 0.0F ? 0.0F : sum);
-      }
-    });
-  });
-}
-
-void relu_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y) {
-  visit_compute_dtype(dx.dtype, [&]<typename T>(T) {
-    enqueue(stream, [to = dx.as<T>(), from = dy.as<T>(), out = y.as<T>(), n = dx.count()] {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) {
-        const float passed = load(from[i]);  // always: a conditional load would not vectorise
-        store(to[i], load(out[i]) > 0.0F ? passed : 0.0F);
-      }
-    });
-  });
-}
-
-void cast(Stream& stream, const Tensor& y, const Tensor& x) {
-  if (y.dtype == x.dtype) {
-    enqueue(stream,
-            [to = y.data, from = x.data, bytes = y.bytes()] { std::memcpy(to, from, bytes); });
-    return;
-  }
-  visit_compute_dtype(y.dtype, [&](auto to_type) {
-    visit_compute_dtype(x.dtype, [&]<typename From>(From) {
-      using To = decltype(to_type);
-      enqueue(stream, [to = y.as<To>(), from = x.as<From>(), n = y.count()] {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i)
-          store(to[i], load(from[i]));
-      });
-    });
-  });
-}
 
 void accumulate_sum(Stream& stream, const Tensor& total, const Tensor& x) {
   enqueue(stream, [to = total.as<double>(), from = x.as<float>(), n = x.count()] {

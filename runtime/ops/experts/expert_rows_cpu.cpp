@@ -83,22 +83,6 @@ void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Ten
   });
 }
 
-void spread_values(Stream& stream, const Tensor& values, const Tensor& x, const Tensor& places) {
-  enqueue(stream, [to = values.as<float>(), from = x.as<float>(),
-                   places = places.as<std::int32_t>(), count = places.count()] {
-    for (std::int64_t i = 0; i < count; ++i)
-      to[places[i]] = from[i];
-  });
-}
-
-void collect_values(Stream& stream, const Tensor& x, const Tensor& values, const Tensor& places) {
-  enqueue(stream, [to = x.as<float>(), from = values.as<float>(),
-                   places = places.as<std::int32_t>(), count = places.count()] {
-    for (std::int64_t i = 0; i < count; ++i)
-      to[i] = from[places[i]];
-  });
-}
-
 void received_offsets(Stream& stream, const Tensor& offsets, const Tensor& counts,
                       const ReceivedRows& rows) {
   enqueue(stream, [to = offsets.as<std::int32_t>(), counts = counts.as<std::int32_t>(),

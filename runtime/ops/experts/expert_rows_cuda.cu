@@ -84,15 +84,6 @@ __global__ void collect_kernel(T* y, const T* rows, const std::int32_t* places,
   });
 }
 
-__global__ void values_kernel(float* to, const float* from, const std::int32_t* places,
-                              std::int64_t count, bool spreads) {
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
-       i += std::int64_t{gridDim.x} * blockDim.x) {
-    const std::int64_t place = places[i];
-    to[spreads ? place : i] = from[spreads ? i : place];
-  }
-}
-
 // One thread per group; sources and their local experts are few.
 __global__ void __launch_bounds__(order_threads)
     received_kernel(std::int32_t* offsets, const std::int32_t* counts, std::int64_t sources,
@@ -104,14 +95,6 @@ __global__ void __launch_bounds__(order_threads)
   offsets[0] = 0;
   for (std::int64_t i = 0; i < sources * experts; ++i)
     offsets[i + 1] += offsets[i];
-}
-
-void move_values(Stream& stream, const Tensor& to, const Tensor& from, const Tensor& places,
-                 bool spreads) {
-  trireme::cuda::launch(stream,
-                        trireme::cuda::grid_for(stream, places.count(), copy_threads, copy_threads),
-                        values_kernel, to.as<float>(), from.as<float>(), places.as<std::int32_t>(),
-                        places.count(), spreads);
 }
 
 }  // namespace
@@ -155,14 +138,6 @@ void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Ten
   });
 }
 
-void spread_values(Stream& stream, const Tensor& values, const Tensor& x, const Tensor& places) {
-  move_values(stream, values, x, places, true);
-}
-
-void collect_values(Stream& stream, const Tensor& x, const Tensor& values, const Tensor& places) {
-  move_values(stream, x, values, places, false);
-}
-
 void received_offsets(Stream& stream, const Tensor& offsets, const Tensor& counts,
                       const ReceivedRows& rows) {
   const std::int64_t sources = counts.shape[0];
@@ -171,7 +146,6 @@ void received_offsets(Stream& stream, const Tensor& offsets, const Tensor& count
                         counts.shape[1], counts.shape[2], (offsets.count() - 1) / sources, rows);
 }
 
-TRIREME_CUDA_PROVIDES(ops, order_slots, spread_rows, collect_rows, spread_values, collect_values,
-                      received_offsets);
+TRIREME_CUDA_PROVIDES(ops, order_slots, spread_rows, collect_rows, received_offsets);
 
 }  // namespace trireme::ops::cuda

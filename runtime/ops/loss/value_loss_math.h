@@ -50,7 +50,7 @@ struct ValueLosses {
   std::int64_t columns;
   ValueLossOptions options;
 
-  TRIREME_HOST_DEVICE void run(std::int64_t i, float scale) const {
+  TRIREME_HOST_DEVICE void run(std::int64_t i) const {
     const float target = targets[i];
     LossOfValue result;
     float error = 0.0F;
@@ -66,7 +66,7 @@ struct ValueLosses {
     const float weight = options.weights == nullptr ? 1.0F : options.weights[i / columns];
     losses[i] = weight * result.loss;
     if (errors != nullptr) errors[i] = std::fabs(error);
-    if (options.write_gradient) store(predictions[i], scale * weight * result.slope);
+    if (options.write_gradient) store(predictions[i], scale() * weight * result.slope);
   }
   // Read when it runs, because the loss scale changes between replays of a captured step.
   [[nodiscard]] TRIREME_HOST_DEVICE float scale() const {
@@ -74,6 +74,11 @@ struct ValueLosses {
     return factor == nullptr ? options.gradient_scale : options.gradient_scale * *factor;
   }
 };
+
+template <typename T>
+TRIREME_HOST_DEVICE void run_value_loss(std::int64_t i, const ValueLosses<T>& work) {
+  work.run(i);
+}
 
 template <typename T>
 [[nodiscard]] ValueLosses<T> value_losses(const Tensor& losses, const Tensor& errors,

@@ -83,12 +83,4 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
   enqueue(stream, [x = x.as<float>(), n = x.count(), value] { std::fill_n(x, n, value); });
 }
 
-void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int64_t width,
-                   float amplitude) {
-  enqueue(stream, [x = x.as<float>(), n = x.count(), first, width, amplitude] {
-    for (std::int64_t i = 0; i < n; ++i)
-      x[i] = sinusoid((first + i) / width, (first + i) % width, width, amplitude);
-  });
-}
-
 }  // namespace trireme::ops::cpu

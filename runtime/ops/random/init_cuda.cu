@@ -74,14 +74,6 @@ struct Constant {
   __device__ float operator()() const { return value; }
 };
 
-__global__ void sinusoid_kernel(float* x, std::int64_t count, std::int64_t first,
-                                std::int64_t width, float amplitude) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += stride)
-    x[i] = sinusoid((first + i) / width, (first + i) % width, width, amplitude);
-}
-
 }  // namespace
 
 void fill_normal(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
@@ -99,13 +91,6 @@ void fill_constant(Stream& stream, const Tensor& x, float value) {
   transform(stream, x.as<float>(), x.count(), Constant{value});
 }
 
-void fill_sinusoid(Stream& stream, const Tensor& x, std::int64_t first, std::int64_t width,
-                   float amplitude) {
-  constexpr int threads = 256;
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, x.count(), threads, threads),
-                        sinusoid_kernel, x.as<float>(), x.count(), first, width, amplitude);
-}
-
-TRIREME_CUDA_PROVIDES(ops, fill_normal, fill_uniform, fill_constant, fill_sinusoid);
+TRIREME_CUDA_PROVIDES(ops, fill_normal, fill_uniform, fill_constant);
 
 }  // namespace trireme::ops::cuda

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/ops/update/optimizer_update.h"
-
 #include <algorithm>
 
-#include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/fixed_sum.h"
-#include "runtime/ops/common/float_types.h"
-#include "runtime/ops/update/optimizer_update_math.h"
+#include "runtime/ops/common/maps_cpu.h"
+#include "runtime/ops/update/scalars_maps.h"
 
 namespace trireme::ops::cpu {
 
 namespace {
-
-bool skipped(const float* scalars) {
-  return scalars[StepScalars::gradient_scale] == 0.0F;
-}
 
 // Elements that stay in the first-level cache between update and rounding.
 constexpr std::int64_t block = 1024;
@@ -116,17 +109,6 @@ void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
   });
 }
 
-void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts) {
-  enqueue(stream, [ratios = ratios.as<float>(), squares = squares.as<double>(),
-                   scalars = scalars.as<float>(), options,
-                   counts = counts.empty() ? nullptr : counts.as<double>(), n = ratios.shape[0]] {
-    for (std::int64_t i = 0; i < n; ++i)
-      trust_ratio(ratios + 2 * i, squares + 2 * i, counts == nullptr ? 0 : counts[i],
-                  scalars[StepScalars::gradient_scale], options);
-  });
-}
-
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
                          float decay, const Tensor& scalars) {
   const float* const guard = scalars.empty() ? nullptr : scalars.as<float>();
@@ -138,23 +120,6 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
             for (std::int64_t i = 0; i < n; ++i)
               a[i] = decay * a[i] + rest * p[i];
           });
-}
-
-void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const GradientFactors& factors) {
-  enqueue(stream, [scalars = scalars.as<float>(), norm = norm.as<float>(),
-                   total = total.as<double>(), clip, factors = FactorPointers(factors)] {
-    const Clip result(*total, clip, factors.product());
-    *norm = result.norm;
-    scalars[StepScalars::gradient_scale] = result.gradient_scale;
-  });
-}
-
-void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
-                       const LossScaleOptions& options) {
-  enqueue(stream, [state = state.as<float>(), scalars = scalars.as<float>(), options] {
-    advance_loss_scale(state, skipped(scalars), options);
-  });
 }
 
 }  // namespace trireme::ops::cpu

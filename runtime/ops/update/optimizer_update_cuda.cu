@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/fixed_sum_cuda.h"
+#include "runtime/ops/common/maps_cuda.h"
 #include "runtime/ops/common/runs_cuda.h"
-#include "runtime/ops/common/transform_cuda.h"
-#include "runtime/ops/update/optimizer_update.h"
-#include "runtime/ops/update/optimizer_update_math.h"
+#include "runtime/ops/update/scalars_maps.h"
 
 namespace trireme::ops::cuda {
 namespace {
-
-__device__ bool skipped(const float* scalars) {
-  return scalars[StepScalars::gradient_scale] == 0.0F;
-}
 
 constexpr int threads = 256;
 
@@ -161,29 +155,6 @@ __global__ void factored_moments_kernel(float* state, float* roots, const double
     roots[matrix.first_row + i] = root_of(mean, row[i]);
 }
 
-__global__ void trust_ratios_kernel(float* ratios, const double* squares, const double* counts,
-                                    std::int64_t count, const float* scalars,
-                                    TrustOptions options) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  trust_ratio(ratios + 2 * i, squares + 2 * i, counts == nullptr ? 0 : counts[i],
-              scalars[StepScalars::gradient_scale], options);
-}
-
-__global__ void clip_scale_kernel(float* scalars, float* norm, const double* total, float clip,
-                                  FactorPointers factors) {
-  const Clip result(*total, clip, factors.product());
-  *norm = result.norm;
-  scalars[StepScalars::gradient_scale] = result.gradient_scale;
-}
-
-__global__ void update_loss_scale_kernel(float* state, const float* scalars,
-                                         LossScaleOptions options) {
-  advance_loss_scale(state, skipped(scalars), options);
-}
-
-constexpr trireme::cuda::Grid one_thread{.blocks = 1, .threads = 1};
-
 }  // namespace
 
 void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTable& table,
@@ -200,15 +171,6 @@ void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
                         {.blocks = static_cast<std::int64_t>(matrices.size()), .threads = threads},
                         factored_moments_kernel, state.as<float>(), roots.as<float>(),
                         totals.as<double>(), scalars.as<float>(), matrices.data());
-}
-
-void trust_ratios(Stream& stream, const Tensor& ratios, const Tensor& squares,
-                  const Tensor& scalars, const TrustOptions& options, const Tensor& counts) {
-  const std::int64_t count = ratios.shape[0];
-  trireme::cuda::launch(stream, {.blocks = (count + threads - 1) / threads, .threads = threads},
-                        trust_ratios_kernel, ratios.as<float>(), squares.as<double>(),
-                        counts.empty() ? nullptr : counts.as<double>(), count, scalars.as<float>(),
-                        options);
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
@@ -230,19 +192,6 @@ void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table
                         table.first_run_on_device(), runs, table.parts());
 }
 
-void clip_scale(Stream& stream, const Tensor& scalars, const Tensor& norm, const Tensor& total,
-                float clip, const GradientFactors& factors) {
-  trireme::cuda::launch(stream, one_thread, clip_scale_kernel, scalars.as<float>(),
-                        norm.as<float>(), total.as<double>(), clip, FactorPointers(factors));
-}
-
-void update_loss_scale(Stream& stream, const Tensor& state, const Tensor& scalars,
-                       const LossScaleOptions& options) {
-  trireme::cuda::launch(stream, one_thread, update_loss_scale_kernel, state.as<float>(),
-                        scalars.as<float>(), options);
-}
-
-TRIREME_CUDA_PROVIDES(ops, update, factored_moments, trust_ratios, exponential_average, sum_squares,
-                      clip_scale, update_loss_scale);
+TRIREME_CUDA_PROVIDES(ops, update, factored_moments, exponential_average, sum_squares);
 
 }  // namespace trireme::ops::cuda

@@ -358,6 +358,11 @@ void visit_step(OptimizerKind kind, UpdatePart part, const UpdateOptions& option
   }
 }
 
+// A step that must not change anything.
+TRIREME_HOST_DEVICE inline bool skipped(const float* scalars) {
+  return scalars[StepScalars::gradient_scale] == 0.0F;
+}
+
 // GradientFactors for kernels.
 struct FactorPointers {
   const float* loss_scale;
