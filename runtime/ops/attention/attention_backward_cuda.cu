@@ -103,12 +103,12 @@ __global__ void __launch_bounds__(tile_threads, 1) attention_backward_kernel(Bac
   constexpr int R = backward_rows<padded>;
   constexpr int rows = tile_side * R;
   constexpr int tile = rows * tile_stride<padded>;
-  float* const own = trireme::cuda::dynamic_shared<float>();  // keys, or queries
-  float* const own_slopes = own + tile;                       // values, or dout
-  float* const other = own_slopes + tile;                     // queries, or keys
-  float* const other_slopes = other + tile;                   // dout, or values
-  float* const slopes = other_slopes + tile;                  // ds
-  float* const weights = slopes + rows * tile_stride<rows>;   // p
+  float* const own = dynamic_shared<float>();                // keys, or queries
+  float* const own_slopes = own + tile;                      // values, or dout
+  float* const other = own_slopes + tile;                    // queries, or keys
+  float* const other_slopes = other + tile;                  // dout, or values
+  float* const slopes = other_slopes + tile;                 // ds
+  float* const weights = slopes + rows * tile_stride<rows>;  // p
   AttentionSizes sizes = p.sizes;
   const TileThread at;
   const std::int64_t length = sizes.length;
@@ -188,18 +188,16 @@ float* launch_delta(Stream& stream, const Tensor& dout, const Tensor& out,
   auto* const delta = reinterpret_cast<float*>(CudaStream::of(stream).scratch(
       static_cast<std::size_t>(sizes.batch * sizes.heads * sizes.rows) * sizeof(float)));
   visit_compute_dtype(dout.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(
-        stream, {.blocks = trireme::cuda::ceil_div(count, threads / warp_size), .threads = threads},
-        delta_kernel<T>, delta, dout.as<T>(), out.as<T>(), sizes);
+    launch(stream, {.blocks = ceil_div(count, threads / warp_size), .threads = threads},
+           delta_kernel<T>, delta, dout.as<T>(), out.as<T>(), sizes);
   });
   return delta;
 }
 
 void launch_sinks(Stream& stream, const Tensor& dsinks, const Tensor& lse, const float* delta,
                   const AttentionSizes& sizes, bool by_position) {
-  trireme::cuda::launch(stream, {.blocks = sizes.head_count(), .threads = sink_threads},
-                        sinks_kernel, dsinks.as<float>(), lse.as<float>(), delta, sizes,
-                        by_position);
+  launch(stream, {.blocks = sizes.head_count(), .threads = sink_threads}, sinks_kernel,
+         dsinks.as<float>(), lse.as<float>(), delta, sizes, by_position);
 }
 
 // `backward` lacks delta.
@@ -213,15 +211,14 @@ void launch_backward(Stream& stream, Backward<T> backward, const Tensor& dout, c
   with_padded_size(sizes.size, [&](auto padded) {
     constexpr int rows = tile_side * backward_rows<padded>;
     const auto grid = [&](std::int64_t heads, std::int64_t positions) {
-      return trireme::cuda::Grid{
-          .blocks = sizes.batch * heads * trireme::cuda::ceil_div(positions, rows),
-          .threads = tile_threads,
-          .shared_bytes = backward_shared<padded>};
+      return Grid{.blocks = sizes.batch * heads * ceil_div(positions, rows),
+                  .threads = tile_threads,
+                  .shared_bytes = backward_shared<padded>};
     };
-    trireme::cuda::launch(stream, grid(sizes.key_heads, sizes.length),
-                          attention_backward_kernel<padded, true, T>, backward);
-    trireme::cuda::launch(stream, grid(sizes.head_count(), sizes.queries()),
-                          attention_backward_kernel<padded, false, T>, backward);
+    launch(stream, grid(sizes.key_heads, sizes.length), attention_backward_kernel<padded, true, T>,
+           backward);
+    launch(stream, grid(sizes.head_count(), sizes.queries()),
+           attention_backward_kernel<padded, false, T>, backward);
   });
 }
 

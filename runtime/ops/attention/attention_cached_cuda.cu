@@ -134,8 +134,8 @@ void attention_append(Stream& stream, const Tensor& keys, const Tensor& values, 
   const AttentionSizes sizes(qkv, options);
   visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const Cached<T> cached{keys.as<T>(), values.as<T>(), spans.as<std::int32_t>(), keys.shape[1]};
-    trireme::cuda::launch(stream, {.blocks = sizes.batch * sizes.length, .threads = 256},
-                          append_kernel<T>, cached, qkv.as<T>(), sizes);
+    launch(stream, {.blocks = sizes.batch * sizes.length, .threads = 256}, append_kernel<T>, cached,
+           qkv.as<T>(), sizes);
   });
 }
 
@@ -147,12 +147,10 @@ void attention_cached_forward(Stream& stream, const Tensor& out, const Tensor& k
   const std::int64_t rows = sizes.batch * sizes.length;
   visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const Cached<T> cached{keys.as<T>(), values.as<T>(), spans.as<std::int32_t>(), keys.shape[1]};
-    trireme::cuda::launch(stream, {.blocks = rows, .threads = 256}, append_kernel<T>, cached,
-                          qkv.as<T>(), sizes);
+    launch(stream, {.blocks = rows, .threads = 256}, append_kernel<T>, cached, qkv.as<T>(), sizes);
     with_padded_size(sizes.size, [&](auto padded) {
-      trireme::cuda::launch(stream, {.blocks = rows * sizes.heads, .threads = cached_threads},
-                            cached_kernel<padded / warp_size, T>, out.as<T>(), cached, qkv.as<T>(),
-                            sizes);
+      launch(stream, {.blocks = rows * sizes.heads, .threads = cached_threads},
+             cached_kernel<padded / warp_size, T>, out.as<T>(), cached, qkv.as<T>(), sizes);
     });
   });
 }

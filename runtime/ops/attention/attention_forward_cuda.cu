@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(tile_threads)
                              AttentionSizes sizes) {
   constexpr int R = forward_rows<padded>;
   constexpr int rows = tile_side * R;
-  float* const queries = trireme::cuda::dynamic_shared<float>();
+  float* const queries = dynamic_shared<float>();
   float* const other = queries + rows * tile_stride<padded>;  // keys, then values
   float* const weights = other + rows * tile_stride<padded>;
   const TileThread at;
@@ -141,13 +141,13 @@ void launch_forward(Stream& stream, const Tensor& out, const Tensor& lse, const 
                     const T* keys, const T* values, const AttentionSizes& sizes) {
   with_padded_size(sizes.size, [&](auto padded) {
     constexpr int rows = tile_side * forward_rows<padded>;
-    const std::int64_t tiles = trireme::cuda::ceil_div(sizes.queries(), rows);
-    trireme::cuda::launch(stream,
-                          {.blocks = sizes.batch * sizes.head_count() * tiles,
-                           .threads = tile_threads,
-                           .shared_bytes = forward_shared<padded>},
-                          attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(),
-                          qkv.as<T>(), keys, values, sizes);
+    const std::int64_t tiles = ceil_div(sizes.queries(), rows);
+    launch(stream,
+           {.blocks = sizes.batch * sizes.head_count() * tiles,
+            .threads = tile_threads,
+            .shared_bytes = forward_shared<padded>},
+           attention_forward_kernel<padded, T>, out.as<T>(), lse.as<float>(), qkv.as<T>(), keys,
+           values, sizes);
   });
 }
 
@@ -157,12 +157,11 @@ void join_sinks(Stream& stream, const Tensor& out, const Tensor& lse, const Atte
                 bool by_position) {
   constexpr int threads = 256;
   visit_compute_dtype(out.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(
-        stream,
-        {.blocks = trireme::cuda::ceil_div(sizes.batch * sizes.queries() * sizes.head_count(),
-                                           threads / warp_size),
-         .threads = threads},
-        join_sinks_kernel<T>, out.as<T>(), lse.as<float>(), sizes, by_position);
+    launch(stream,
+           {.blocks =
+                ceil_div(sizes.batch * sizes.queries() * sizes.head_count(), threads / warp_size),
+            .threads = threads},
+           join_sinks_kernel<T>, out.as<T>(), lse.as<float>(), sizes, by_position);
   });
 }
 
@@ -175,9 +174,8 @@ DocumentPlaces document_places(Stream& stream, const Tensor& bounds, const Atten
                               .out = offsets + (count + 1),
                               .lse = offsets + 2 * (count + 1)};
   constexpr int threads = 256;
-  trireme::cuda::launch(stream,
-                        {.blocks = trireme::cuda::ceil_div(count + 1, threads), .threads = threads},
-                        document_places_kernel, places, count, bounds.as<std::int32_t>(), sizes);
+  launch(stream, {.blocks = ceil_div(count + 1, threads), .threads = threads},
+         document_places_kernel, places, count, bounds.as<std::int32_t>(), sizes);
   return places;
 }
 

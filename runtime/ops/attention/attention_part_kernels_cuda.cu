@@ -34,24 +34,24 @@ __global__ void add_part_keys_kernel(float* dkeys, float* dvalues, const T* dk, 
   sums[at / sample * sizes.key_samples + at % sample] += load((item < count ? dk : dv)[at]);
 }
 
-trireme::cuda::Grid part_grid(std::int64_t count) {
-  return {.blocks = trireme::cuda::ceil_div(count, part_threads), .threads = part_threads};
+Grid part_grid(std::int64_t count) {
+  return {.blocks = ceil_div(count, part_threads), .threads = part_threads};
 }
 
 }  // namespace
 
 void copy_part_lse(Stream& stream, float* dense, const Tensor& lse, const AttentionSizes& sizes,
                    bool to_dense) {
-  trireme::cuda::launch(stream, part_grid(sizes.batch * sizes.head_count() * sizes.queries()),
-                        copy_part_lse_kernel, dense, lse.as<float>(), sizes, to_dense);
+  launch(stream, part_grid(sizes.batch * sizes.head_count() * sizes.queries()),
+         copy_part_lse_kernel, dense, lse.as<float>(), sizes, to_dense);
 }
 
 void add_part_keys(Stream& stream, const Tensor& dkeys, const Tensor& dvalues, const void* dk,
                    const void* dv, DType dtype, const AttentionSizes& sizes) {
   visit_compute_dtype(dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, part_grid(2 * sizes.batch * sizes.reached() * sizes.key_stride),
-                          add_part_keys_kernel<T>, dkeys.as<float>(), dvalues.as<float>(),
-                          static_cast<const T*>(dk), static_cast<const T*>(dv), sizes);
+    launch(stream, part_grid(2 * sizes.batch * sizes.reached() * sizes.key_stride),
+           add_part_keys_kernel<T>, dkeys.as<float>(), dvalues.as<float>(),
+           static_cast<const T*>(dk), static_cast<const T*>(dv), sizes);
   });
 }
 

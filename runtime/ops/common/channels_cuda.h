@@ -7,7 +7,7 @@
 
 #include <bit>
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -32,15 +32,14 @@ struct ChannelTiles {
     const std::int64_t all = channels / width;
     packs = static_cast<int>(std::min(
         widest, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(all)))));
-    tiles = trireme::cuda::ceil_div(all, packs);
-    const std::int64_t max_blocks =
-        trireme::cuda::ceil_div(rows, fewest_rows * (channel_threads / packs));
+    tiles = ceil_div(all, packs);
+    const std::int64_t max_blocks = ceil_div(rows, fewest_rows * (channel_threads / packs));
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(trireme::cuda::ceil_div(blocks, tiles * samples), 1, max_blocks);
-    rows_per_slice = trireme::cuda::ceil_div(rows, wanted);
-    slices = trireme::cuda::ceil_div(rows, rows_per_slice);
+        std::clamp<std::int64_t>(ceil_div(blocks, tiles * samples), 1, max_blocks);
+    rows_per_slice = ceil_div(rows, wanted);
+    slices = ceil_div(rows, rows_per_slice);
   }
-  [[nodiscard]] trireme::cuda::Grid grid() const {
+  [[nodiscard]] Grid grid() const {
     return {.blocks = samples * tiles * slices, .threads = channel_threads};
   }
   [[nodiscard]] __device__ double rows_of(std::int64_t slice) const {
@@ -99,9 +98,8 @@ __device__ void join_lanes(Value (&own)[width], double count, int packs) {
 
 inline constexpr int channels_per_block = 8;  // of the second stage
 
-[[nodiscard]] inline trireme::cuda::Grid channel_grid(std::int64_t channels) {
-  return {.blocks = trireme::cuda::ceil_div(channels, channels_per_block),
-          .threads = channel_threads};
+[[nodiscard]] inline Grid channel_grid(std::int64_t channels) {
+  return {.blocks = ceil_div(channels, channels_per_block), .threads = channel_threads};
 }
 
 // Joins a sample's partial(slices, C) for a channel of the block; threads below channels_per_block

@@ -102,18 +102,16 @@ void add_column_sums(Stream& stream, const ColumnTargets<outputs>& targets, cons
   if (rows == 0 || columns == 0) return;
   constexpr std::int64_t min_rows = 32;        // per block: four per warp
   constexpr std::int64_t wanted_blocks = 528;  // four per multiprocessor of a Hopper GPU
-  const std::int64_t tiles = trireme::cuda::ceil_div(columns, 32 * width);
+  const std::int64_t tiles = ceil_div(columns, 32 * width);
   const std::int64_t max_blocks = std::max<std::int64_t>(1, wanted_blocks / tiles);
-  const std::int64_t chunk_rows =
-      std::max(min_rows, trireme::cuda::ceil_div(trireme::cuda::ceil_div(rows, max_blocks), 8) * 8);
-  const std::int64_t chunks = trireme::cuda::ceil_div(rows, chunk_rows);
+  const std::int64_t chunk_rows = std::max(min_rows, ceil_div(ceil_div(rows, max_blocks), 8) * 8);
+  const std::int64_t chunks = ceil_div(rows, chunk_rows);
   CudaStream& cuda = CudaStream::of(stream);
   auto* const partial = reinterpret_cast<float*>(cuda.scratch(
       static_cast<std::size_t>(chunks * outputs * tiles * 32 * width) * sizeof(float)));
-  trireme::cuda::launch(stream, {.blocks = tiles * chunks, .threads = column_threads},
-                        column_sums_kernel<outputs, width, Terms>, targets, partial,
-                        cuda.arrivals(static_cast<std::size_t>(tiles)), terms, rows, columns,
-                        chunk_rows, chunks);
+  launch(stream, {.blocks = tiles * chunks, .threads = column_threads},
+         column_sums_kernel<outputs, width, Terms>, targets, partial,
+         cuda.arrivals(static_cast<std::size_t>(tiles)), terms, rows, columns, chunk_rows, chunks);
 }
 
 // Destination for a kernel whose blocks all have sums for all columns; its last blocks add them
@@ -137,7 +135,7 @@ template <int outputs>
                                                      std::int64_t blocks, std::int64_t columns,
                                                      int width) {
   CudaStream& cuda = CudaStream::of(stream);
-  const std::int64_t stride = trireme::cuda::ceil_div(columns, width) * width;
+  const std::int64_t stride = ceil_div(columns, width) * width;
   auto* const partial = reinterpret_cast<float*>(cuda.scratch(
       static_cast<std::size_t>((blocks + column_groups) * outputs * stride) * sizeof(float)));
   return {targets, partial, cuda.arrivals(column_groups + 1), columns, stride};

@@ -68,13 +68,12 @@ __global__ void fixed_sum_kernel(double* total, double* sums, unsigned* arrivals
 
 template <bool squares>
 void add_fixed_sum(Stream& stream, const Tensor& total, const Tensor& x) {
-  const std::int64_t chunks = trireme::cuda::ceil_div(x.count(), sum_chunk);
+  const std::int64_t chunks = ceil_div(x.count(), sum_chunk);
   auto* const sums = reinterpret_cast<double*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(chunks) * sizeof(double)));
-  trireme::cuda::launch(
-      stream, trireme::cuda::grid_for(stream, chunks, chunks_per_block, fixed_sum_threads),
-      fixed_sum_kernel<squares>, total.as<double>(), sums, CudaStream::of(stream).arrivals(1),
-      chunks, x.as<float>(), x.count());
+  launch(stream, grid_for(stream, chunks, chunks_per_block, fixed_sum_threads),
+         fixed_sum_kernel<squares>, total.as<double>(), sums, CudaStream::of(stream).arrivals(1),
+         chunks, x.as<float>(), x.count());
 }
 
 }  // namespace trireme::ops::cuda

@@ -22,8 +22,8 @@ __global__ void each_kernel(std::int64_t count, Arguments... arguments) {
 template <auto function, typename... Arguments>
 void each(Stream& stream, std::int64_t count, const Arguments&... arguments) {
   constexpr int threads = 256;
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, count, threads, threads),
-                        each_kernel<function, Arguments...>, count, arguments...);
+  launch(stream, grid_for(stream, count, threads, threads), each_kernel<function, Arguments...>,
+         count, arguments...);
 }
 
 struct Math {

@@ -3,7 +3,7 @@
 // operands give equal bits in every run. No atomics.
 #pragma once
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 
 namespace trireme::ops::cuda {
 

@@ -7,7 +7,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -90,8 +90,8 @@ struct RowPacks {
 
   RowPacks(std::int64_t row_count, std::int64_t columns, int width)
       : rows(static_cast<unsigned>(row_count)),
-        per_row(static_cast<unsigned>(trireme::cuda::ceil_div(columns, width))) {
-    TRIREME_EXPECTS(row_count * trireme::cuda::ceil_div(columns, width) < std::int64_t{1} << 31,
+        per_row(static_cast<unsigned>(ceil_div(columns, width))) {
+    TRIREME_EXPECTS(row_count * ceil_div(columns, width) < std::int64_t{1} << 31,
                     "a tensor of {} rows of {} elements is larger than one launch covers",
                     row_count, columns);
   }

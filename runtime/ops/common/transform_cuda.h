@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/magnitude_cuda.h"
 
 namespace trireme::ops::cuda {
@@ -59,11 +59,9 @@ void with_transform_grid(Stream& stream, const T* y, std::int64_t count, const A
   constexpr int width = pack_bytes / static_cast<int>(widest);
   constexpr int threads = transform_threads;
   if (packs_fit(y, 0, width) && (packs_fit(operands, 0, width) && ...)) {
-    action(std::integral_constant<int, width>{},
-           trireme::cuda::grid_for(stream, count, threads * width, threads));
+    action(std::integral_constant<int, width>{}, grid_for(stream, count, threads * width, threads));
   } else {
-    action(std::integral_constant<int, 1>{},
-           trireme::cuda::grid_for(stream, count, threads, threads));
+    action(std::integral_constant<int, 1>{}, grid_for(stream, count, threads, threads));
   }
 }
 
@@ -72,8 +70,7 @@ void transform(Stream& stream, T* y, std::int64_t count, F f, const Operands*...
   with_transform_grid(
       stream, y, count,
       [&](auto width, const auto& grid) {
-        trireme::cuda::launch(stream, grid, transform_kernel<width, T, F, Operands...>, y, count, f,
-                              operands...);
+        launch(stream, grid, transform_kernel<width, T, F, Operands...>, y, count, f, operands...);
       },
       operands...);
 }
@@ -86,8 +83,8 @@ void transform_measured(Stream& stream, const Tensor& amax, T* y, std::int64_t c
   with_transform_grid(
       stream, y, count,
       [&](auto width, const auto& grid) {
-        trireme::cuda::launch(stream, grid, measured_transform_kernel<width, T, F, Operands...>,
-                              largest_magnitude_in(stream, amax), y, count, f, operands...);
+        launch(stream, grid, measured_transform_kernel<width, T, F, Operands...>,
+               largest_magnitude_in(stream, amax), y, count, f, operands...);
       },
       operands...);
 }

@@ -5,9 +5,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::ceil_div;
-using trireme::cuda::launch;
-
 // y(pixel, o) = sum over taps of x(pixel, tap) w(o, tap).
 template <typename T>
 __global__ void forward_kernel(Extents g, T* y, const T* x, const T* w) {

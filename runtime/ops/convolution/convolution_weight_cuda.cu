@@ -8,8 +8,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::launch;
-
 // part(o, tap) = sum over one run of pixels of dy(pixel, o) x(pixel, tap).
 template <typename T>
 __global__ void backward_weight_kernel(Extents g, int run, float* parts, const T* dy, const T* x) {
@@ -85,8 +83,8 @@ void simt_convolution_backward_weight(Stream& stream, const ConvolutionGeometry&
 void add_weight_gradients(Stream& stream, const Tensor& dw, const std::byte* from, DType dtype,
                           std::int64_t parts) {
   visit_compute_dtype(dtype, [&]<typename T>(T) {
-    launch(stream, trireme::cuda::grid_for(stream, dw.count(), threads), add_parts_kernel<T>,
-           dw.as<float>(), reinterpret_cast<const T*>(from), dw.count(), parts);
+    launch(stream, grid_for(stream, dw.count(), threads), add_parts_kernel<T>, dw.as<float>(),
+           reinterpret_cast<const T*>(from), dw.count(), parts);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread per output pack; packs do not cross rows of a patch.
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/convolution/patches_math.h"
 
@@ -69,8 +69,8 @@ void with_packs(const Tensor& to, const Tensor& from, std::int64_t row, Action&&
   });
 }
 
-trireme::cuda::Grid grid_of(Stream& stream, std::int64_t count, int width) {
-  return trireme::cuda::grid_for(stream, count / width, threads, threads);
+Grid grid_of(Stream& stream, std::int64_t count, int width) {
+  return grid_for(stream, count / width, threads, threads);
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ void cut_patches(Stream& stream, const Tensor& y, const Tensor& images, std::int
   const Shape& x = images.shape;
   const PatchGrid grid{x[1] / size, x[2] / size, size, before, size * x[3]};
   with_packs(y, images, grid.run, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), cut_patches_kernel<w, T>,
-                          y.as<T>(), images.as<T>(), y.count(), grid);
+    launch(stream, grid_of(stream, y.count(), w), cut_patches_kernel<w, T>, y.as<T>(),
+           images.as<T>(), y.count(), grid);
   });
 }
 
@@ -89,8 +89,8 @@ void edge_rows_forward(Stream& stream, const Tensor& y, const Tensor& x, EdgeRow
                        const Tensor& document_starts) {
   const EdgeRows rows(x.shape[1], edge, document_starts);
   with_packs(y, x, x.shape[2], [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), edge_rows_kernel<w, T>, y.as<T>(),
-                          x.as<T>(), y.count(), rows, x.shape[2]);
+    launch(stream, grid_of(stream, y.count(), w), edge_rows_kernel<w, T>, y.as<T>(), x.as<T>(),
+           y.count(), rows, x.shape[2]);
   });
 }
 
@@ -98,8 +98,8 @@ void edge_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dy, Edge
                         const Tensor& document_starts) {
   const EdgeRows rows(dx.shape[1], edge, document_starts);
   with_packs(dx, dy, dx.shape[2], [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), edge_rows_gradient_kernel<w, T>,
-                          dx.as<T>(), dy.as<T>(), dx.count(), rows, dx.shape[2]);
+    launch(stream, grid_of(stream, dx.count(), w), edge_rows_gradient_kernel<w, T>, dx.as<T>(),
+           dy.as<T>(), dx.count(), rows, dx.shape[2]);
   });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One thread per pack of channels of an output pixel (forward) or of an input pixel (backward,
 // which gathers). Sums are in the CPU's order, so the bits are equal.
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/convolution/pooling.h"
 #include "runtime/ops/convolution/pooling_math.h"
@@ -153,9 +153,8 @@ __global__ void spread_kernel(T* dx, const T* dy, std::int64_t batch, std::int64
 }
 
 // Blocks for `elements` of a tensor in packs.
-trireme::cuda::Grid grid_of(Stream& stream, std::int64_t elements, int width,
-                            int threads = most_threads) {
-  return trireme::cuda::grid_for(stream, elements / width, threads, threads);
+Grid grid_of(Stream& stream, std::int64_t elements, int width, int threads = most_threads) {
+  return grid_for(stream, elements / width, threads, threads);
 }
 
 // Calls action(type, width) with the widest packs that fit a tensor of `channels` channels whose
@@ -178,8 +177,8 @@ void max_pool_forward(Stream& stream, const Tensor& y, const Tensor& index, cons
                       const PoolingOptions& options) {
   auto* const positions = index.as<std::uint8_t>();
   with_packs(x, y, positions, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), max_pool_kernel<w, T>, y.as<T>(),
-                          positions, x.as<T>(), PoolingGeometry(x.shape, options));
+    launch(stream, grid_of(stream, y.count(), w), max_pool_kernel<w, T>, y.as<T>(), positions,
+           x.as<T>(), PoolingGeometry(x.shape, options));
   });
 }
 
@@ -187,40 +186,39 @@ void max_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const
                        const PoolingOptions& options) {
   const auto* const positions = index.as<std::uint8_t>();
   with_packs(dx, dy, positions, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), max_pool_gradient_kernel<w, T>,
-                          dx.as<T>(), dy.as<T>(), positions, PoolingGeometry(dx.shape, options));
+    launch(stream, grid_of(stream, dx.count(), w), max_pool_gradient_kernel<w, T>, dx.as<T>(),
+           dy.as<T>(), positions, PoolingGeometry(dx.shape, options));
   });
 }
 
 void average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x,
                           const PoolingOptions& options) {
   with_packs(x, y, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w), average_pool_kernel<w, T>,
-                          y.as<T>(), x.as<T>(), PoolingGeometry(x.shape, options));
+    launch(stream, grid_of(stream, y.count(), w), average_pool_kernel<w, T>, y.as<T>(), x.as<T>(),
+           PoolingGeometry(x.shape, options));
   });
 }
 
 void average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy,
                            const PoolingOptions& options) {
   with_packs(dx, dy, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w),
-                          average_pool_gradient_kernel<w, T>, dx.as<T>(), dy.as<T>(),
-                          PoolingGeometry(dx.shape, options));
+    launch(stream, grid_of(stream, dx.count(), w), average_pool_gradient_kernel<w, T>, dx.as<T>(),
+           dy.as<T>(), PoolingGeometry(dx.shape, options));
   });
 }
 
 void global_average_pool_forward(Stream& stream, const Tensor& y, const Tensor& x) {
   with_packs(x, y, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
     // One warp per block: few results of many values then use more multiprocessors.
-    trireme::cuda::launch(stream, grid_of(stream, y.count(), w, 32), average_kernel<w, T>,
-                          y.as<T>(), x.as<T>(), x.shape[0], pixels_of(x.shape), x.shape.back());
+    launch(stream, grid_of(stream, y.count(), w, 32), average_kernel<w, T>, y.as<T>(), x.as<T>(),
+           x.shape[0], pixels_of(x.shape), x.shape.back());
   });
 }
 
 void global_average_pool_backward(Stream& stream, const Tensor& dx, const Tensor& dy) {
   with_packs(dx, dy, nullptr, [&]<typename T, int w>(T, std::integral_constant<int, w>) {
-    trireme::cuda::launch(stream, grid_of(stream, dx.count(), w), spread_kernel<w, T>, dx.as<T>(),
-                          dy.as<T>(), dx.shape[0], pixels_of(dx.shape), dx.shape.back());
+    launch(stream, grid_of(stream, dx.count(), w), spread_kernel<w, T>, dx.as<T>(), dy.as<T>(),
+           dx.shape[0], pixels_of(dx.shape), dx.shape.back());
   });
 }
 

@@ -71,12 +71,11 @@ void gated_forward(Stream& stream, const Tensor& y, const Tensor& x, ActivationK
   visit(y.dtype, kind, [&]<typename T, typename F>(T, F) {
     const std::int64_t columns = y.shape.back();
     const RowPacks packs(y.count() / columns, columns, pack_width<T>);
-    const auto grid = trireme::cuda::grid_for(stream, packs.count(), gated_threads);
+    const auto grid = grid_for(stream, packs.count(), gated_threads);
     with_flags(rows_align<T>(y.as<T>(), columns) && rows_align<T>(x.as<T>(), columns), amax,
                [&](auto aligned, auto measured) {
-                 trireme::cuda::launch(stream, grid, gated_forward_kernel<F, aligned, T, measured>,
-                                       y.as<T>(), x.as<T>(), packs, columns,
-                                       largest_magnitude_in(stream, amax));
+                 launch(stream, grid, gated_forward_kernel<F, aligned, T, measured>, y.as<T>(),
+                        x.as<T>(), packs, columns, largest_magnitude_in(stream, amax));
                });
   });
 }
@@ -87,13 +86,12 @@ void gated_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Te
   visit(dx.dtype, kind, [&]<typename T, typename F>(T, F) {
     const std::int64_t columns = dy.shape.back();
     const RowPacks packs(dy.count() / columns, columns, pack_width<T>);
-    const auto grid = trireme::cuda::grid_for(stream, packs.count(), gated_threads);
+    const auto grid = grid_for(stream, packs.count(), gated_threads);
     with_flags(rows_align<T>(dx.as<T>(), columns) && rows_align<T>(dy.as<T>(), columns) &&
                    rows_align<T>(x.as<T>(), columns),
                amax, [&](auto aligned, auto measured) {
-                 trireme::cuda::launch(stream, grid, gated_backward_kernel<F, aligned, T, measured>,
-                                       dx.as<T>(), dy.as<T>(), x.as<T>(), packs, columns,
-                                       largest_magnitude_in(stream, amax));
+                 launch(stream, grid, gated_backward_kernel<F, aligned, T, measured>, dx.as<T>(),
+                        dy.as<T>(), x.as<T>(), packs, columns, largest_magnitude_in(stream, amax));
                });
   });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes are passed by value, a few for each launch; a thread copies the widest pack that starts and
 // ends at a pack in every box.
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/elementwise/copy_boxes.h"
 
@@ -97,8 +97,7 @@ void copy_boxes(Stream& stream, const Tensor& to, const Tensor& from,
       some.box[b] = in_packs(boxes[first + static_cast<std::size_t>(b)], size, width);
       largest = std::max(largest, some.box[b].count());
     }
-    trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, largest, threads, threads),
-                          kernel, to.data, from.data, some);
+    launch(stream, grid_for(stream, largest, threads, threads), kernel, to.data, from.data, some);
   }
 }
 

@@ -76,9 +76,8 @@ void add_bias_residual(Stream& stream, const Tensor& y, const Tensor& x, const T
       with_flag(fits, [&](auto flag) {
         constexpr int width = flag ? widest : 1;
         const RowPacks packs(y.shape.rows(), columns, width);
-        trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
-                              add_kernel<width, T, In>, y.as<T>(), x.as<In>(), values, second,
-                              packs, columns);
+        launch(stream, grid_for(stream, packs.count(), 256), add_kernel<width, T, In>, y.as<T>(),
+               x.as<In>(), values, second, packs, columns);
       });
     });
   });

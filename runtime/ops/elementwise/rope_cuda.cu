@@ -76,13 +76,13 @@ void rotate(Stream& stream, const Tensor& qkv, const RopeOptions& options, const
   const std::int64_t angles = sizes.length * sizes.pairs;
   auto* const table = reinterpret_cast<float*>(
       CudaStream::of(stream).scratch(static_cast<std::size_t>(2 * angles) * sizeof(float)));
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, angles, 256), angles_kernel, table,
-                        sizes, positions, RopeAngles(options, sizes.pairs), direction);
+  launch(stream, grid_for(stream, angles, 256), angles_kernel, table, sizes, positions,
+         RopeAngles(options, sizes.pairs), direction);
   visit_compute_dtype(qkv.dtype, [&]<typename T>(T) {
     const RowPacks packs(rows * sizes.rotated, sizes.pairs, pack_width<T>);
     with_flag(rows_align<T>(qkv.as<T>(), sizes.pairs), [&](auto aligned) {
-      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
-                            rotate_kernel<aligned, T>, qkv.as<T>(), table, sizes, packs);
+      launch(stream, grid_for(stream, packs.count(), 256), rotate_kernel<aligned, T>, qkv.as<T>(),
+             table, sizes, packs);
     });
   });
 }

@@ -100,9 +100,9 @@ __global__ void __launch_bounds__(order_threads)
 }  // namespace
 
 void order_slots(Stream& stream, const Tensor& places, const Tensor& offsets, const Tensor& slots) {
-  trireme::cuda::launch(stream, {.blocks = offsets.shape[0] - 1, .threads = order_threads},
-                        order_kernel, places.as<std::int32_t>(), offsets.as<std::int32_t>(),
-                        slots.as<std::int32_t>(), slots.count());
+  launch(stream, {.blocks = offsets.shape[0] - 1, .threads = order_threads}, order_kernel,
+         places.as<std::int32_t>(), offsets.as<std::int32_t>(), slots.as<std::int32_t>(),
+         slots.count());
 }
 
 void spread_rows(Stream& stream, const Tensor& rows, const Tensor& x, const Tensor& places) {
@@ -112,10 +112,9 @@ void spread_rows(Stream& stream, const Tensor& rows, const Tensor& x, const Tens
                      packs_fit(x.as<T>(), columns, pack_width<T>);
     with_width<T>(fit, [&](auto width) {
       const RowPacks packs(places.count(), columns, width);
-      trireme::cuda::launch(
-          stream, trireme::cuda::grid_for(stream, packs.count(), copy_threads, copy_threads),
-          spread_kernel<T, width>, rows.as<T>(), x.as<T>(), places.as<std::int32_t>(),
-          places.shape[1], packs);
+      launch(stream, grid_for(stream, packs.count(), copy_threads, copy_threads),
+             spread_kernel<T, width>, rows.as<T>(), x.as<T>(), places.as<std::int32_t>(),
+             places.shape[1], packs);
     });
   });
 }
@@ -130,10 +129,9 @@ void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Ten
                      packs_fit(before, columns, pack_width<T>);
     with_width<T>(fit, [&](auto width) {
       const RowPacks packs(places.shape[0], columns, width);
-      trireme::cuda::launch(
-          stream, trireme::cuda::grid_for(stream, packs.count(), copy_threads, copy_threads),
-          collect_kernel<T, width>, y.as<T>(), rows.as<T>(), places.as<std::int32_t>(),
-          weights.empty() ? nullptr : weights.as<float>(), before, places.shape[1], packs);
+      launch(stream, grid_for(stream, packs.count(), copy_threads, copy_threads),
+             collect_kernel<T, width>, y.as<T>(), rows.as<T>(), places.as<std::int32_t>(),
+             weights.empty() ? nullptr : weights.as<float>(), before, places.shape[1], packs);
     });
   });
 }
@@ -141,9 +139,9 @@ void collect_rows(Stream& stream, const Tensor& y, const Tensor& rows, const Ten
 void received_offsets(Stream& stream, const Tensor& offsets, const Tensor& counts,
                       const ReceivedRows& rows) {
   const std::int64_t sources = counts.shape[0];
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = order_threads}, received_kernel,
-                        offsets.as<std::int32_t>(), counts.as<std::int32_t>(), sources,
-                        counts.shape[1], counts.shape[2], (offsets.count() - 1) / sources, rows);
+  launch(stream, {.blocks = 1, .threads = order_threads}, received_kernel,
+         offsets.as<std::int32_t>(), counts.as<std::int32_t>(), sources, counts.shape[1],
+         counts.shape[2], (offsets.count() - 1) / sources, rows);
 }
 
 TRIREME_CUDA_PROVIDES(ops, order_slots, spread_rows, collect_rows, received_offsets);

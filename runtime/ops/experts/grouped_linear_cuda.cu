@@ -23,10 +23,8 @@ const float* optional_floats(const Tensor& tensor) {
 template <bool plain, typename To, typename From, typename W>
 void multiply_rows(Stream& stream, To* to, const From* from, const W* w, const float* bias,
                    bool adds, const RowGroups& groups, std::int64_t columns, std::int64_t terms) {
-  trireme::cuda::launch(
-      stream,
-      {.blocks = groups.most_tiles() * trireme::cuda::ceil_div(columns, tile), .threads = threads},
-      multiply_rows_kernel<plain, To, From, W>, to, from, w, bias, adds, groups, columns, terms);
+  launch(stream, {.blocks = groups.most_tiles() * ceil_div(columns, tile), .threads = threads},
+         multiply_rows_kernel<plain, To, From, W>, to, from, w, bias, adds, groups, columns, terms);
 }
 
 // Of one dtype: 16 bits on tensor cores.
@@ -41,12 +39,10 @@ void multiply_groups(Stream& stream, const Tensor& to, const Tensor& from, const
   } else {
     const bool aligned = packs_fit(from.as<T>(), terms, pack_width<T>) &&
                          packs_fit(w.as<T>(), plain ? columns : terms, pack_width<T>);
-    trireme::cuda::launch(
-        stream,
-        {.blocks = groups.most_tiles() * trireme::cuda::ceil_div(columns, mma_columns),
-         .threads = threads},
-        multiply_rows_mma_kernel<plain, T>, to.as<T>(), from.as<T>(), w.as<T>(),
-        optional_floats(bias), aligned, groups, columns, terms);
+    launch(stream,
+           {.blocks = groups.most_tiles() * ceil_div(columns, mma_columns), .threads = threads},
+           multiply_rows_mma_kernel<plain, T>, to.as<T>(), from.as<T>(), w.as<T>(),
+           optional_floats(bias), aligned, groups, columns, terms);
   }
 }
 
@@ -54,12 +50,10 @@ template <typename DY, typename X>
 void multiply_columns(Stream& stream, const Tensor& dw, const Tensor& db, const DY* dy, const X* x,
                       const RowGroups& groups, std::int64_t first, std::int64_t count) {
   const std::int64_t inputs = dw.shape.back(), outputs = dw.count() / inputs / groups.matrices;
-  const std::int64_t tiles =
-      trireme::cuda::ceil_div(outputs, tile) * trireme::cuda::ceil_div(inputs, tile);
-  trireme::cuda::launch(stream, {.blocks = groups.matrices * tiles, .threads = threads},
-                        multiply_columns_kernel<DY, X>, dw.as<float>(),
-                        db.empty() ? nullptr : db.as<float>(), dy, x, groups, first, first + count,
-                        outputs, inputs);
+  const std::int64_t tiles = ceil_div(outputs, tile) * ceil_div(inputs, tile);
+  launch(stream, {.blocks = groups.matrices * tiles, .threads = threads},
+         multiply_columns_kernel<DY, X>, dw.as<float>(), db.empty() ? nullptr : db.as<float>(), dy,
+         x, groups, first, first + count, outputs, inputs);
 }
 
 template <typename T>
@@ -67,13 +61,11 @@ void multiply_columns_mma(Stream& stream, const Tensor& dw, const Tensor& db, co
                           const T* x, const RowGroups& groups, std::int64_t first,
                           std::int64_t count) {
   const std::int64_t outputs = dw.shape[1], inputs = dw.shape[2];
-  const std::int64_t tiles =
-      trireme::cuda::ceil_div(outputs, tile) * trireme::cuda::ceil_div(inputs, mma_columns);
+  const std::int64_t tiles = ceil_div(outputs, tile) * ceil_div(inputs, mma_columns);
   const bool aligned = packs_fit(dy, outputs, pack_width<T>) && packs_fit(x, inputs, pack_width<T>);
-  trireme::cuda::launch(stream, {.blocks = groups.matrices * tiles, .threads = threads},
-                        multiply_columns_mma_kernel<T>, dw.as<float>(),
-                        db.empty() ? nullptr : db.as<float>(), dy, x, aligned, groups, first,
-                        first + count, outputs, inputs);
+  launch(stream, {.blocks = groups.matrices * tiles, .threads = threads},
+         multiply_columns_mma_kernel<T>, dw.as<float>(), db.empty() ? nullptr : db.as<float>(), dy,
+         x, aligned, groups, first, first + count, outputs, inputs);
 }
 
 constexpr int slot_warps = 8;
@@ -139,13 +131,10 @@ void grouped_backward_slots(Stream& stream, const Tensor& dweights, const Tensor
                             const Tensor& dy, const Tensor& x, const Tensor& weights,
                             const Tensor& bias, const Tensor& offsets) {
   visit_compute_dtype(x.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream,
-                          {.blocks = trireme::cuda::ceil_div(x.shape[0], slot_warps),
-                           .threads = warp_size * slot_warps},
-                          slots_kernel<T>, dweights.as<float>(), dx.as<T>(), dy.as<T>(), x.as<T>(),
-                          weights.as<float>(), optional_floats(bias),
-                          groups_of(x, offsets, bias.empty() ? 1 : bias.shape[0]), x.shape[1],
-                          dy.shape[1]);
+    launch(stream, {.blocks = ceil_div(x.shape[0], slot_warps), .threads = warp_size * slot_warps},
+           slots_kernel<T>, dweights.as<float>(), dx.as<T>(), dy.as<T>(), x.as<T>(),
+           weights.as<float>(), optional_floats(bias),
+           groups_of(x, offsets, bias.empty() ? 1 : bias.shape[0]), x.shape[1], dy.shape[1]);
   });
 }
 

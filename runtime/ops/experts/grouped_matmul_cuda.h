@@ -29,7 +29,7 @@ struct RowGroups {
   }
   // Group g has its tiles from offsets[g] / tile + g on: more than enough places for each.
   [[nodiscard]] std::int64_t most_tiles() const {
-    return trireme::cuda::ceil_div(rows, tile) + (offsets == nullptr ? 0 : count);
+    return ceil_div(rows, tile) + (offsets == nullptr ? 0 : count);
   }
 };
 

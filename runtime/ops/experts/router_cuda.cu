@@ -23,8 +23,8 @@ struct Warp {
   __device__ float log(float x) const { return logf(x); }
 };
 
-[[nodiscard]] trireme::cuda::Grid route_grid(std::int64_t tokens, std::int64_t experts) {
-  return {.blocks = trireme::cuda::ceil_div(tokens, route_warps),
+[[nodiscard]] Grid route_grid(std::int64_t tokens, std::int64_t experts) {
+  return {.blocks = ceil_div(tokens, route_warps),
           .threads = warp_size * route_warps,
           .shared_bytes = route_warps * RouterScratch::bytes(experts)};
 }
@@ -41,7 +41,7 @@ struct WarpToken {
                .experts = experts,
                .logits = logits + token * experts,
                .scratch = RouterScratch::at(
-                   trireme::cuda::dynamic_shared<float>() +
+                   dynamic_shared<float>() +
                        threadIdx.x / warp_size * RouterScratch::bytes(experts) / sizeof(float),
                    experts),
                .token = token} {}
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(table_threads)
                   std::int64_t tokens, std::int64_t k, std::int64_t experts) {
   const std::int64_t runs = gridDim.x, first = blockIdx.x * tokens / runs * k;
   const std::int64_t end = (blockIdx.x + 1) * tokens / runs * k;
-  auto* const own = trireme::cuda::dynamic_shared<int>();
+  auto* const own = dynamic_shared<int>();
   for (std::int64_t e = threadIdx.x; e < experts; e += blockDim.x)
     own[e] = 0;
   __syncthreads();
@@ -135,51 +135,49 @@ __global__ void __launch_bounds__(table_threads)
 
 void route(Stream& stream, const Tensor& slots, const Tensor& weights, const Tensor& logits,
            const Tensor& choice_bias, const RouterOptions& options) {
-  trireme::cuda::launch(stream, route_grid(logits.shape[0], logits.shape[1]), route_kernel,
-                        slots.as<std::int32_t>(), weights.as<float>(), logits.as<float>(),
-                        choice_bias.empty() ? nullptr : choice_bias.as<float>(), logits.shape[0],
-                        logits.shape[1], options);
+  launch(stream, route_grid(logits.shape[0], logits.shape[1]), route_kernel,
+         slots.as<std::int32_t>(), weights.as<float>(), logits.as<float>(),
+         choice_bias.empty() ? nullptr : choice_bias.as<float>(), logits.shape[0], logits.shape[1],
+         options);
 }
 
 void route_backward(Stream& stream, const Tensor& dlogits, const Tensor& dweights,
                     const Tensor& slots, const Tensor& logits, const Tensor& pull,
                     const RouterOptions& options, const RouterLoss& loss) {
-  trireme::cuda::launch(stream, route_grid(logits.shape[0], logits.shape[1]), route_backward_kernel,
-                        dlogits.as<float>(), dweights.as<float>(), slots.as<std::int32_t>(),
-                        logits.as<float>(), pull.empty() ? nullptr : pull.as<float>(),
-                        pull.empty() ? 1 : logits.shape[0] / pull.shape[0], logits.shape[0],
-                        logits.shape[1], options, loss);
+  launch(stream, route_grid(logits.shape[0], logits.shape[1]), route_backward_kernel,
+         dlogits.as<float>(), dweights.as<float>(), slots.as<std::int32_t>(), logits.as<float>(),
+         pull.empty() ? nullptr : pull.as<float>(),
+         pull.empty() ? 1 : logits.shape[0] / pull.shape[0], logits.shape[0], logits.shape[1],
+         options, loss);
 }
 
 void expert_counts(Stream& stream, const Tensor& counts, const Tensor& slots,
                    const std::int32_t* starts) {
   const std::int64_t runs = counts.shape[0], experts = counts.shape[1];
-  trireme::cuda::launch(stream,
-                        {.blocks = runs,
-                         .threads = table_threads,
-                         .shared_bytes = static_cast<std::size_t>(experts) * sizeof(int)},
-                        counts_kernel, counts.as<std::int32_t>(), slots.as<std::int32_t>(), starts,
-                        slots.shape[0], slots.shape[1], experts);
+  launch(stream,
+         {.blocks = runs,
+          .threads = table_threads,
+          .shared_bytes = static_cast<std::size_t>(experts) * sizeof(int)},
+         counts_kernel, counts.as<std::int32_t>(), slots.as<std::int32_t>(), starts, slots.shape[0],
+         slots.shape[1], experts);
 }
 
 void add_counts(Stream& stream, const Tensor& sums, const Tensor& counts) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = table_threads}, add_counts_kernel,
-                        sums.as<float>(), counts.as<std::int32_t>(), counts.shape[0],
-                        counts.shape[1]);
+  launch(stream, {.blocks = 1, .threads = table_threads}, add_counts_kernel, sums.as<float>(),
+         counts.as<std::int32_t>(), counts.shape[0], counts.shape[1]);
 }
 
 void balance_pull(Stream& stream, const Tensor& pull, const Tensor& counts, const Tensor& load,
                   const BalanceLoss& loss) {
-  trireme::cuda::launch(stream, {.blocks = counts.shape[0], .threads = table_threads}, pull_kernel,
-                        pull.as<float>(), counts.as<std::int32_t>(),
-                        load.empty() ? nullptr : load.as<float>(), counts.shape[1], loss);
+  launch(stream, {.blocks = counts.shape[0], .threads = table_threads}, pull_kernel,
+         pull.as<float>(), counts.as<std::int32_t>(), load.empty() ? nullptr : load.as<float>(),
+         counts.shape[1], loss);
 }
 
 void balance_bias(Stream& stream, const Tensor& bias, const Tensor& counts, float rate,
                   const Tensor& scalars) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = table_threads}, bias_kernel,
-                        bias.as<float>(), counts.as<float>(), bias.shape[0], rate,
-                        scalars.empty() ? nullptr : scalars.as<float>());
+  launch(stream, {.blocks = 1, .threads = table_threads}, bias_kernel, bias.as<float>(),
+         counts.as<float>(), bias.shape[0], rate, scalars.empty() ? nullptr : scalars.as<float>());
 }
 
 TRIREME_CUDA_PROVIDES(ops, route, route_backward, expert_counts, add_counts, balance_pull,

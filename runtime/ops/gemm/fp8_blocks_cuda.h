@@ -3,7 +3,7 @@
 // A thread block encodes a square of 128 x 128, which whole blocks of every scaling fill.
 #pragma once
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/gemm/fp8_math.h"
@@ -58,7 +58,7 @@ __global__ void encode_kernel(Fp8BlockCodes straight, Fp8BlockCodes turned, cons
   const std::int64_t rows = straight.blocks.rows, columns = straight.blocks.columns;
   const std::int64_t across = (columns + side - 1) / side;
   const std::int64_t row = blockIdx.x / across * side, column = blockIdx.x % across * side;
-  T* const square = trireme::cuda::dynamic_shared<T>();
+  T* const square = dynamic_shared<T>();
   std::uint32_t largest = 0;
   constexpr int packs = side / width;
   for (int i = static_cast<int>(threadIdx.x); i < side * packs; i += threads) {
@@ -85,18 +85,15 @@ __global__ void encode_kernel(Fp8BlockCodes straight, Fp8BlockCodes turned, cons
 template <int width, typename T>
 void encode(Stream& stream, const Fp8BlockCodes& straight, const Fp8BlockCodes& turned,
             const T* x) {
-  using trireme::cuda::ceil_div;
   const Fp8Blocks& all = straight.blocks;
-  const trireme::cuda::Grid grid{
-      .blocks = ceil_div(all.rows, side) * ceil_div(all.columns, side),
-      .threads = threads,
-      .shared_bytes = static_cast<std::size_t>(side) * pitch<T> * sizeof(T)};
-  trireme::cuda::launch(
-      stream, grid,
-      all.scaling == Fp8Scaling::row_128      ? encode_kernel<Fp8Scaling::row_128, width, T>
-      : all.scaling == Fp8Scaling::square_128 ? encode_kernel<Fp8Scaling::square_128, width, T>
-                                              : encode_kernel<Fp8Scaling::row_32, width, T>,
-      straight, turned, x);
+  const Grid grid{.blocks = ceil_div(all.rows, side) * ceil_div(all.columns, side),
+                  .threads = threads,
+                  .shared_bytes = static_cast<std::size_t>(side) * pitch<T> * sizeof(T)};
+  launch(stream, grid,
+         all.scaling == Fp8Scaling::row_128      ? encode_kernel<Fp8Scaling::row_128, width, T>
+         : all.scaling == Fp8Scaling::square_128 ? encode_kernel<Fp8Scaling::square_128, width, T>
+                                                 : encode_kernel<Fp8Scaling::row_32, width, T>,
+         straight, turned, x);
 }
 
 }  // namespace trireme::ops::cuda::blocks

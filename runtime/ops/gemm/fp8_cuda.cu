@@ -12,11 +12,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::ceil_div;
-using trireme::cuda::Grid;
-using trireme::cuda::grid_for;
-using trireme::cuda::launch;
-
 // partial(blocks): the largest magnitude_of x per block. Integers, so the order does not matter.
 template <int width, typename T>
 __global__ void magnitude_kernel(std::uint32_t* partial, const T* x, std::int64_t count) {

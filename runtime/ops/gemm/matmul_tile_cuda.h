@@ -4,7 +4,7 @@
 // every result is one sum in a fixed order.
 #pragma once
 
-#include "runtime/device/cuda/launch.h"
+#include "runtime/ops/common/launch_cuda.h"
 
 namespace trireme::ops::cuda {
 

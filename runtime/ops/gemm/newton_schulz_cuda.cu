@@ -36,7 +36,7 @@ template <bool loads, typename T>
 __global__ void transpose_kernel(T* y, float* x, std::int64_t rows, std::int64_t columns,
                                  std::int64_t tiles, float factor) {
   __shared__ float values[tile][tile + 1];
-  const std::int64_t across = trireme::cuda::ceil_div(columns, tile);
+  const std::int64_t across = ceil_div(columns, tile);
   const int lane = static_cast<int>(threadIdx.x) % tile;
   const int first = static_cast<int>(threadIdx.x) / tile;
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -69,18 +69,16 @@ void move(Stream& stream, const Tensor& y, const Tensor& x, const MatrixBlocks& 
           float factor) {
   visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const std::int64_t size = blocks.rows * blocks.columns;
-    const std::int64_t tiles =
-        trireme::cuda::ceil_div(blocks.rows, tile) * trireme::cuda::ceil_div(blocks.columns, tile);
+    const std::int64_t tiles = ceil_div(blocks.rows, tile) * ceil_div(blocks.columns, tile);
     for (std::int64_t b = 0; b < blocks.count; ++b) {
       T* const meant = y.as<T>() + b * size;
       float* const stored = x.as<float>() + b * blocks.stride;
       if (blocks.transposed) {
-        trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, tiles, 1, tile * tile_rows),
-                              transpose_kernel<loads, T>, meant, stored, blocks.rows,
-                              blocks.columns, tiles, factor);
+        launch(stream, grid_for(stream, tiles, 1, tile * tile_rows), transpose_kernel<loads, T>,
+               meant, stored, blocks.rows, blocks.columns, tiles, factor);
       } else {
-        trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, size, threads, threads),
-                              copy_kernel<loads, T>, meant, stored, size, factor);
+        launch(stream, grid_for(stream, size, threads, threads), copy_kernel<loads, T>, meant,
+               stored, size, factor);
       }
     }
   });
@@ -121,21 +119,19 @@ void store_matrices(Stream& stream, const Tensor& x, const Tensor& y, const Matr
 
 void newton_schulz_gram(Stream& stream, const Tensor& g, const Tensor& scale, const Tensor& gram,
                         bool normalize) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = threads}, trace_kernel, scale.as<float>(),
-                        gram.as<float>(), gram.shape[0], normalize);
+  launch(stream, {.blocks = 1, .threads = threads}, trace_kernel, scale.as<float>(),
+         gram.as<float>(), gram.shape[0], normalize);
   visit_compute_dtype(g.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, gram.count(), threads, threads),
-                          gram_kernel<T>, g.as<T>(), scale.as<float>(), gram.as<float>(),
-                          gram.count());
+    launch(stream, grid_for(stream, gram.count(), threads, threads), gram_kernel<T>, g.as<T>(),
+           scale.as<float>(), gram.as<float>(), gram.count());
   });
 }
 
 void newton_schulz_polynomial(Stream& stream, const Tensor& p, const Tensor& g, const Tensor& g2,
                               const Tensor& scale) {
   visit_compute_dtype(p.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, p.count(), threads, threads),
-                          polynomial_kernel<T>, p.as<T>(), g.as<T>(), g2.as<T>(), scale.as<float>(),
-                          p.shape[0]);
+    launch(stream, grid_for(stream, p.count(), threads, threads), polynomial_kernel<T>, p.as<T>(),
+           g.as<T>(), g2.as<T>(), scale.as<float>(), p.shape[0]);
   });
 }
 

@@ -116,9 +116,8 @@ void cross_entropy_block_max(Stream& stream, const Tensor& maxima, const Tensor&
     options.classes = classes;
     const Block<T> block(logits, first_class, options);
     with_row_kernel(block.logits, block.width, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
-                            block_max_kernel<threads, aligned, T>, maxima.as<float>(), block,
-                            accumulate);
+      launch(stream, {.blocks = logits.shape[0], .threads = threads},
+             block_max_kernel<threads, aligned, T>, maxima.as<float>(), block, accumulate);
     });
   });
 }
@@ -129,9 +128,9 @@ void cross_entropy_block_sums(Stream& stream, const Tensor& sums, const Tensor& 
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const Block<T> block(logits, first_class, options);
     with_row_kernel(block.logits, block.width, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
-                            block_sums_kernel<threads, aligned, T>, sums.as<double>(),
-                            maxima.as<float>(), targets.as<std::int32_t>(), block);
+      launch(stream, {.blocks = logits.shape[0], .threads = threads},
+             block_sums_kernel<threads, aligned, T>, sums.as<double>(), maxima.as<float>(),
+             targets.as<std::int32_t>(), block);
     });
   });
 }
@@ -143,11 +142,11 @@ void cross_entropy_block_finish(Stream& stream, const Tensor& losses, const Tens
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     const Block<T> block(logits, first_class, options);
     with_row_kernel(block.logits, block.width, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
-                            block_finish_kernel<threads, aligned, T>,
-                            losses.empty() ? nullptr : losses.as<float>(),
-                            correct.empty() ? nullptr : correct.as<float>(), maxima.as<float>(),
-                            sums.as<double>(), targets.as<std::int32_t>(), block);
+      launch(stream, {.blocks = logits.shape[0], .threads = threads},
+             block_finish_kernel<threads, aligned, T>,
+             losses.empty() ? nullptr : losses.as<float>(),
+             correct.empty() ? nullptr : correct.as<float>(), maxima.as<float>(), sums.as<double>(),
+             targets.as<std::int32_t>(), block);
     });
   });
 }

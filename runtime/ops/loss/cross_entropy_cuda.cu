@@ -186,22 +186,20 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& correct,
                                options};
     if (options.thread_rows) {
       constexpr int threads = thread_rows_threads;
-      return trireme::cuda::launch(stream,
-                                   trireme::cuda::grid_for(stream, work.rows, threads, threads),
-                                   thread_rows_kernel<T>, work);
+      return launch(stream, grid_for(stream, work.rows, threads, threads), thread_rows_kernel<T>,
+                    work);
     }
     with_row_kernel(work.logits, work.stride, [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = work.rows, .threads = threads},
-                            cross_entropy_kernel<threads, aligned, T>, work);
+      launch(stream, {.blocks = work.rows, .threads = threads},
+             cross_entropy_kernel<threads, aligned, T>, work);
     });
   });
 }
 
 void count_targets(Stream& stream, const Tensor& total, const Tensor& targets, bool zeros) {
   const auto add = [&]<typename Target>(const Target* first) {
-    trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads},
-                          count_targets_kernel<Target>, total.as<double>(), first, targets.count(),
-                          zeros);
+    launch(stream, {.blocks = 1, .threads = long_row_threads}, count_targets_kernel<Target>,
+           total.as<double>(), first, targets.count(), zeros);
   };
   if (targets.dtype == DType::f32) return add(targets.as<float>());
   add(targets.as<std::int32_t>());

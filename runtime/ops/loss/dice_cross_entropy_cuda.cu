@@ -7,8 +7,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::launch;
-
 constexpr int dice_threads = 1024, pixel_threads = 256;
 
 template <typename T>
@@ -63,8 +61,8 @@ void dice_cross_entropy(Stream& stream, const Tensor& losses, const Tensor& corr
     auto* const dice = reinterpret_cast<float*>(slopes + values);
     launch(stream, {.blocks = samples * options.classes, .threads = dice_threads}, dice_kernel<T>,
            dice, slopes, overlaps, cuda.arrivals(static_cast<std::size_t>(samples)), pixels);
-    launch(stream, trireme::cuda::grid_for(stream, rows, pixel_threads, pixel_threads),
-           dice_pixels_kernel<T>, pixels, dice, slopes, rows);
+    launch(stream, grid_for(stream, rows, pixel_threads, pixel_threads), dice_pixels_kernel<T>,
+           pixels, dice, slopes, rows);
   });
 }
 

@@ -83,9 +83,8 @@ void embed(Stream& stream, const Tensor& y, const Source& source, const T* rows,
   with_flag(rows_align<T>(y.as<T>(), columns) && rows_align<T>(rows, columns) &&
                 rows_align<T>(positions, columns),
             [&](auto aligned) {
-              trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, packs.count(), 256),
-                                    embed_kernel<aligned, T, Source>, y.as<T>(), source, positions,
-                                    packs, position, columns);
+              launch(stream, grid_for(stream, packs.count(), 256), embed_kernel<aligned, T, Source>,
+                     y.as<T>(), source, positions, packs, position, columns);
             });
 }
 
@@ -155,11 +154,10 @@ void add_table_gradient(Stream& stream, const Tensor& d_table, const Tensor& dy,
   const SortedTokens sorted =
       sort_tokens(stream, tokens.as<std::int32_t>(), count, first_row, rows);
   const bool packed = packs_fit(dy.as<T>(), columns, gradient_width);
-  const std::int64_t warps = count * trireme::cuda::ceil_div(columns, gradient_columns);
-  trireme::cuda::launch(stream,
-                        {.blocks = trireme::cuda::ceil_div(warps, 256 / warp_size), .threads = 256},
-                        packed ? table_gradient_kernel<true, T> : table_gradient_kernel<false, T>,
-                        d_table.as<float>(), dy.as<T>(), sorted, count, rows, columns);
+  const std::int64_t warps = count * ceil_div(columns, gradient_columns);
+  launch(stream, {.blocks = ceil_div(warps, 256 / warp_size), .threads = 256},
+         packed ? table_gradient_kernel<true, T> : table_gradient_kernel<false, T>,
+         d_table.as<float>(), dy.as<T>(), sorted, count, rows, columns);
 }
 
 // Calls visit(row) for each of [row, end) that is at `position` in its document, in order. Row r is
@@ -229,10 +227,9 @@ void add_position_gradient(Stream& stream, const Tensor& d_positions, const Tens
   with_flag(rows_align<T>(dy.as<T>(), columns) && rows_align<T>(d_positions.as<float>(), columns),
             [&](auto aligned) {
               constexpr int threads = 128;
-              trireme::cuda::launch(
-                  stream, trireme::cuda::grid_for(stream, packs.count(), threads, threads),
-                  position_gradient_kernel<aligned, T>, d_positions.as<float>(), dy.as<T>(), starts,
-                  packs, runs, dy.shape[0], length, columns);
+              launch(stream, grid_for(stream, packs.count(), threads, threads),
+                     position_gradient_kernel<aligned, T>, d_positions.as<float>(), dy.as<T>(),
+                     starts, packs, runs, dy.shape[0], length, columns);
             });
 }
 

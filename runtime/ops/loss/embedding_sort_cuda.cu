@@ -60,9 +60,9 @@ SortedTokens sort_tokens(Stream& stream, const std::int32_t* tokens, std::int64_
   auto* const memory = reinterpret_cast<std::uint32_t*>(scratch);
   rows = Keys(memory, memory + count);
   positions = Keys(memory + 2 * count, memory + 3 * count);
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, count, key_threads, key_threads),
-                        make_keys_kernel, rows.Current(), positions.Current(), tokens,
-                        static_cast<std::uint32_t>(count), first_row, table_rows);
+  launch(stream, grid_for(stream, count, key_threads, key_threads), make_keys_kernel,
+         rows.Current(), positions.Current(), tokens, static_cast<std::uint32_t>(count), first_row,
+         table_rows);
   sort_pairs(stream, scratch + begin, temporary, rows, positions, count, bits);
   return {rows.Current(), positions.Current()};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/loss/mean_iou.h"
 #include "runtime/ops/loss/mean_iou_math.h"
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(mean_iou_threads)
                     MeanIouOptions options) {
   const std::int64_t classes = options.classes;
   double loss = 0, right = 0;
-  auto* const pixels = trireme::cuda::dynamic_shared<ClassPixels>();
+  auto* const pixels = dynamic_shared<ClassPixels>();
   for (std::int64_t c = threadIdx.x; c < classes; c += blockDim.x)
     pixels[c] = {};
   __syncthreads();
@@ -42,14 +42,13 @@ __global__ void __launch_bounds__(mean_iou_threads)
 void mean_iou(Stream& stream, const Tensor& scores, const Tensor& losses, const Tensor& correct,
               const Tensor& logits, const Tensor& targets, const MeanIouOptions& options) {
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(
-        stream,
-        {.blocks = scores.shape[1],
-         .threads = mean_iou_threads,
-         .shared_bytes = static_cast<std::size_t>(options.classes) * sizeof(ClassPixels)},
-        mean_iou_kernel<T>, scores.as<float>(), losses.as<float>(), correct.as<float>(),
-        logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0] / scores.shape[1],
-        logits.shape[1], options);
+    launch(stream,
+           {.blocks = scores.shape[1],
+            .threads = mean_iou_threads,
+            .shared_bytes = static_cast<std::size_t>(options.classes) * sizeof(ClassPixels)},
+           mean_iou_kernel<T>, scores.as<float>(), losses.as<float>(), correct.as<float>(),
+           logits.as<T>(), targets.as<std::int32_t>(), logits.shape[0] / scores.shape[1],
+           logits.shape[1], options);
   });
 }
 

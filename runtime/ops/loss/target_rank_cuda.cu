@@ -78,10 +78,9 @@ __global__ void __launch_bounds__(long_row_threads)
 void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
                    const Tensor& targets, const ClassBlock& block, bool accumulate) {
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(
-        stream, trireme::cuda::grid_for(stream, logits.shape[0], value_threads, value_threads),
-        target_logits_kernel<T>, values.as<float>(), RankBlock<T>(logits, targets, block),
-        accumulate);
+    launch(stream, grid_for(stream, logits.shape[0], value_threads, value_threads),
+           target_logits_kernel<T>, values.as<float>(), RankBlock<T>(logits, targets, block),
+           accumulate);
   });
 }
 
@@ -89,16 +88,16 @@ void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, con
                   const Tensor& targets, const ClassBlock& block, bool accumulate) {
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
     with_row_kernel(logits.as<T>(), logits.shape[1], [&](auto threads, auto aligned) {
-      trireme::cuda::launch(stream, {.blocks = logits.shape[0], .threads = threads},
-                            target_ranks_kernel<threads, aligned, T>, ranks.as<float>(),
-                            values.as<float>(), RankBlock<T>(logits, targets, block), accumulate);
+      launch(stream, {.blocks = logits.shape[0], .threads = threads},
+             target_ranks_kernel<threads, aligned, T>, ranks.as<float>(), values.as<float>(),
+             RankBlock<T>(logits, targets, block), accumulate);
     });
   });
 }
 
 void count_below(Stream& stream, const Tensor& total, const Tensor& values, float limit) {
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = long_row_threads}, count_below_kernel,
-                        total.as<double>(), values.as<float>(), values.count(), limit);
+  launch(stream, {.blocks = 1, .threads = long_row_threads}, count_below_kernel, total.as<double>(),
+         values.as<float>(), values.count(), limit);
 }
 
 TRIREME_CUDA_PROVIDES(ops, target_logits, target_ranks, count_below);

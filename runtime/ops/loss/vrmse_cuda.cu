@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/loss/vrmse.h"
 #include "runtime/ops/loss/vrmse_math.h"
@@ -38,9 +38,9 @@ __global__ void __launch_bounds__(vrmse_threads)
 void vrmse(Stream& stream, const Tensor& errors, const Tensor& predictions, const Tensor& targets,
            std::int64_t channels) {
   visit_compute_dtype(predictions.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, {.blocks = predictions.shape[0], .threads = vrmse_threads},
-                          vrmse_kernel<T>, errors.as<float>(), predictions.as<T>(),
-                          targets.as<float>(), predictions.shape[1], channels);
+    launch(stream, {.blocks = predictions.shape[0], .threads = vrmse_threads}, vrmse_kernel<T>,
+           errors.as<float>(), predictions.as<T>(), targets.as<float>(), predictions.shape[1],
+           channels);
   });
 }
 

@@ -5,8 +5,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::launch;
-
 // Accumulators of the running statistics; null: none.
 struct Running {
   float *mean_sum, *variance_sum;
@@ -104,8 +102,8 @@ void apply(Stream& stream, const NormApplication<T>& a, const Shape& shape) {
   launch(stream, tiles.grid(), kernel, a, tiles);
 }
 
-trireme::cuda::Grid part_grid(std::int64_t channels) {
-  return {.blocks = trireme::cuda::ceil_div(channels, part_threads), .threads = part_threads};
+Grid part_grid(std::int64_t channels) {
+  return {.blocks = ceil_div(channels, part_threads), .threads = part_threads};
 }
 
 // Launches the sums' kernel; `extra` floats of scratch follow the partial sums.

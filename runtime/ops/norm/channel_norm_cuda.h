@@ -14,8 +14,7 @@ inline constexpr int rows_of_run = 32;  // that a thread sums before merging
 
 // Rows of the run that begins at `row`.
 inline __device__ int run_length(const ChannelPlace& at, std::int64_t row) {
-  return static_cast<int>(
-      std::min<std::int64_t>(rows_of_run, trireme::cuda::ceil_div(at.end - row, at.step)));
+  return static_cast<int>(std::min<std::int64_t>(rows_of_run, ceil_div(at.end - row, at.step)));
 }
 
 // partial(samples, slices, C)

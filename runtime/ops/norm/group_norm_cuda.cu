@@ -9,8 +9,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-using trireme::cuda::launch;
-
 // Groups of all samples; adjacent channels make a group.
 struct Groups {
   std::int64_t count, width, channels;
@@ -21,9 +19,8 @@ struct Groups {
         width(x.back() / groups),
         channels(x.back()),
         rows(static_cast<double>(given.parts.empty() ? x.rows() / x[0] : given.values)) {}
-  [[nodiscard]] trireme::cuda::Grid grid() const {
-    return {.blocks = trireme::cuda::ceil_div(count, channel_threads / warp_size),
-            .threads = channel_threads};
+  [[nodiscard]] Grid grid() const {
+    return {.blocks = ceil_div(count, channel_threads / warp_size), .threads = channel_threads};
   }
   // Calls f(channel of all samples) for this lane's channels of a group.
   template <typename F>
@@ -154,15 +151,14 @@ template <typename Value>
 void join_given(Stream& stream, const Scratch<Value>& scratch, const NormParts& given,
                 const ChannelTiles& tiles) {
   const std::int64_t values = tiles.samples * tiles.channels;
-  launch(stream,
-         {.blocks = trireme::cuda::ceil_div(values, channel_threads), .threads = channel_threads},
+  launch(stream, {.blocks = ceil_div(values, channel_threads), .threads = channel_threads},
          join_parts_kernel<Value>, scratch.sums, given.parts.as<float>(), given.parts.shape[0],
          given.parts.shape[1] / tiles.samples, tiles.samples, tiles.channels);
 }
 
 template <typename Join, typename Value>
 void join_all_slices(Stream& stream, const Scratch<Value>& scratch, const ChannelTiles& tiles) {
-  trireme::cuda::Grid grid = channel_grid(tiles.channels);
+  Grid grid = channel_grid(tiles.channels);
   grid.blocks *= tiles.samples;
   launch(stream, grid, join_slices_kernel<Join, Value>, scratch.sums, scratch.partial, tiles);
 }
@@ -203,7 +199,7 @@ void backward(Stream& stream, const NormGradient<T>& g, const Shape& x, std::int
     join_given(stream, scratch, given, sums);
   }
   launch(stream, all.grid(), group_factors_kernel<T>, scratch.factors, g, scratch.sums, all);
-  const std::int64_t blocks = trireme::cuda::ceil_div(x.back(), channel_threads);
+  const std::int64_t blocks = ceil_div(x.back(), channel_threads);
   if (g.dgamma != nullptr)
     launch(stream, {.blocks = blocks, .threads = channel_threads}, channel_gradients_kernel<T>, g,
            scratch.sums, sums);

@@ -357,15 +357,14 @@ void norm_forward(Stream& stream, const NormForward<T>& p) {
                    aligns(p.gamma) && aligns(p.beta);
   const auto launch_kernel = [&](auto aligned, auto measured) {
     if (p.columns > widest_held) {
-      trireme::cuda::launch(stream, {.blocks = p.rows, .threads = 512},
-                            norm_forward_kernel<centered, 512, false, aligned, measured, T>, p);
+      launch(stream, {.blocks = p.rows, .threads = 512},
+             norm_forward_kernel<centered, 512, false, aligned, measured, T>, p);
       return;
     }
     with_row_threads(p.columns, [&](auto threads) {
       constexpr int block = norm_block<threads>;
-      trireme::cuda::launch(
-          stream, {.blocks = trireme::cuda::ceil_div(p.rows, block / threads), .threads = block},
-          norm_forward_kernel<centered, threads, true, aligned, measured, T>, p);
+      launch(stream, {.blocks = ceil_div(p.rows, block / threads), .threads = block},
+             norm_forward_kernel<centered, threads, true, aligned, measured, T>, p);
     });
   };
   with_flag(all, [&](auto aligned) {
@@ -383,8 +382,8 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
   with_flag(aligns(p.dx) && aligns(p.dy) && aligns(p.x) && aligns(p.gamma), [&](auto aligned) {
     if (p.columns > widest_held) {
       if (p.dx != nullptr) {
-        trireme::cuda::launch(stream, {.blocks = p.rows, .threads = 512},
-                              norm_wide_dx_kernel<centered, aligned, T>, p);
+        launch(stream, {.blocks = p.rows, .threads = 512},
+               norm_wide_dx_kernel<centered, aligned, T>, p);
       }
       if (channels) {
         add_column_sums<outputs, pack_width<T>>(
@@ -397,12 +396,11 @@ void norm_backward(Stream& stream, const NormBackward<T>& p) {
       // Resident blocks of a Hopper GPU: four per multiprocessor, three of 256 threads per row, one
       // of 512.
       constexpr std::int64_t max_blocks = threads <= 128 ? 528 : threads == 256 ? 396 : 132;
-      const std::int64_t blocks =
-          std::min(trireme::cuda::ceil_div(p.rows, block / threads), max_blocks);
+      const std::int64_t blocks = std::min(ceil_div(p.rows, block / threads), max_blocks);
       BlockSums<outputs> sums{};
       if (channels) sums = room_for_block_sums(stream, targets, blocks, p.columns, pack_width<T>);
-      trireme::cuda::launch(stream, {.blocks = blocks, .threads = block},
-                            norm_backward_kernel<centered, threads, aligned, T>, p, sums);
+      launch(stream, {.blocks = blocks, .threads = block},
+             norm_backward_kernel<centered, threads, aligned, T>, p, sums);
     });
   });
 }

@@ -124,8 +124,8 @@ struct ScaleTerms {
   }
 };
 
-trireme::cuda::Grid warps(std::int64_t items) {
-  return {.blocks = trireme::cuda::ceil_div(items, threads / warp_size), .threads = threads};
+Grid warps(std::int64_t items) {
+  return {.blocks = ceil_div(items, threads / warp_size), .threads = threads};
 }
 
 }  // namespace
@@ -136,9 +136,8 @@ void packed_norm_sums(Stream& stream, const Tensor& sums, const Tensor& x,
   if (x.count() == 0) return;
   const PackedRows rows(x, options);
   visit_compute_dtype(x.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, warps(rows.rows * rows.normed()), sums_kernel<T>,
-                          sums.as<float>(), x.as<T>(), dy.empty() ? nullptr : dy.as<T>(),
-                          rstd.as<float>(), Scales(scales, options), rows);
+    launch(stream, warps(rows.rows * rows.normed()), sums_kernel<T>, sums.as<float>(), x.as<T>(),
+           dy.empty() ? nullptr : dy.as<T>(), rstd.as<float>(), Scales(scales, options), rows);
   });
 }
 
@@ -148,9 +147,8 @@ void packed_norm_forward(Stream& stream, const Tensor& y, const Tensor& rstd, co
   if (x.count() == 0) return;
   const PackedRows rows(x, options);
   visit_compute_dtype(x.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, warps(rows.rows * (rows.normed() + rows.keys)), forward_kernel<T>,
-                          y.as<T>(), rstd.as<float>(), x.as<T>(), squares.as<float>(),
-                          Scales(scales, options), rows);
+    launch(stream, warps(rows.rows * (rows.normed() + rows.keys)), forward_kernel<T>, y.as<T>(),
+           rstd.as<float>(), x.as<T>(), squares.as<float>(), Scales(scales, options), rows);
   });
 }
 
@@ -173,9 +171,8 @@ void packed_norm_backward(Stream& stream, const Tensor& dqkv, const PackedScales
             rows.length(part));
       }
     }
-    trireme::cuda::launch(stream, warps(rows.rows * rows.normed()), input_kernel<T>, dqkv.as<T>(),
-                          x.as<T>(), rstd.as<float>(), slopes.as<float>(), Scales(scales, options),
-                          rows);
+    launch(stream, warps(rows.rows * rows.normed()), input_kernel<T>, dqkv.as<T>(), x.as<T>(),
+           rstd.as<float>(), slopes.as<float>(), Scales(scales, options), rows);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each thread draws its image's choice once and uses it for several packs.
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/common/pack_cuda.h"
 #include "runtime/ops/random/augment.h"
 #include "runtime/ops/random/augment_math.h"
@@ -96,25 +96,25 @@ void launch_augment(Stream& stream, const Tensor& y, const Tensor& images, const
   visit_compute_dtype(y.dtype, [&]<typename T>(T) {
     const std::int64_t elements = y.shape[1] * y.shape[2] * y.shape[3];
     TRIREME_EXPECTS(elements < std::int64_t{1} << 30, "augment: an image of {} values", elements);
-    with_width<T>(
-        packs_fit(y.as<T>(), elements, pack_width<T>), [&]<int w>(std::integral_constant<int, w>) {
-          const std::int64_t blocks =
-              trireme::cuda::ceil_div(elements, std::int64_t{threads} * packs_per_thread * w);
-          const auto extent = [&](std::size_t axis) {
-            return static_cast<std::uint32_t>(y.shape[axis]);
-          };
-          const Batch<Pixel> batch{images.as<Pixel>(),
-                                   sample_ids.as<std::int64_t>(),
-                                   epochs.as<std::int64_t>(),
-                                   extent(1),
-                                   extent(2),
-                                   extent(3),
-                                   extent(2) * extent(3),
-                                   static_cast<std::uint32_t>(blocks),
-                                   options};
-          trireme::cuda::launch(stream, {.blocks = y.shape[0] * blocks, .threads = threads},
-                                augment_kernel<w, T, Pixel>, y.as<T>(), batch);
-        });
+    with_width<T>(packs_fit(y.as<T>(), elements, pack_width<T>),
+                  [&]<int w>(std::integral_constant<int, w>) {
+                    const std::int64_t blocks =
+                        ceil_div(elements, std::int64_t{threads} * packs_per_thread * w);
+                    const auto extent = [&](std::size_t axis) {
+                      return static_cast<std::uint32_t>(y.shape[axis]);
+                    };
+                    const Batch<Pixel> batch{images.as<Pixel>(),
+                                             sample_ids.as<std::int64_t>(),
+                                             epochs.as<std::int64_t>(),
+                                             extent(1),
+                                             extent(2),
+                                             extent(3),
+                                             extent(2) * extent(3),
+                                             static_cast<std::uint32_t>(blocks),
+                                             options};
+                    launch(stream, {.blocks = y.shape[0] * blocks, .threads = threads},
+                           augment_kernel<w, T, Pixel>, y.as<T>(), batch);
+                  });
   });
 }
 

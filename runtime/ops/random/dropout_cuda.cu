@@ -79,13 +79,13 @@ void run(Stream& stream, const Dropout<T>& p) {
   constexpr int width = pack_width<T>;
   const std::int64_t first_sample = p.first / p.per_sample;
   const std::int64_t samples = (p.first + p.count - 1) / p.per_sample - first_sample + 1;
-  const std::int64_t blocks = trireme::cuda::ceil_div(p.per_sample, block_elements);
+  const std::int64_t blocks = ceil_div(p.per_sample, block_elements);
   const std::int64_t items = samples * blocks * (philox_counters / width);
   const bool aligned = packs_fit(p.x, p.per_sample, width) && packs_fit(p.y, p.first, width);
   constexpr int threads = 256;
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, items, threads, threads),
-                        aligned ? dropout_kernel<width, true, T> : dropout_kernel<width, false, T>,
-                        p, first_sample, blocks, items);
+  launch(stream, grid_for(stream, items, threads, threads),
+         aligned ? dropout_kernel<width, true, T> : dropout_kernel<width, false, T>, p,
+         first_sample, blocks, items);
 }
 
 // Elements [first, first + y.count()) of the whole batch.

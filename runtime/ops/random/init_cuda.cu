@@ -41,7 +41,7 @@ __global__ void fill_kernel(float* x, std::int64_t first, std::int64_t count, Ph
                             std::uint64_t parameter, Make make) {
   constexpr std::int64_t block = Make::elements * philox_counters;
   const std::int64_t begin = first / block * philox_counters;
-  const std::int64_t end = trireme::cuda::ceil_div(first + count, block) * philox_counters;
+  const std::int64_t end = ceil_div(first + count, block) * philox_counters;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t counter =
            begin + static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -61,12 +61,11 @@ template <typename Make>
 void fill(Stream& stream, const Tensor& x, std::uint64_t seed, std::uint64_t parameter,
           std::int64_t first, const Make& make) {
   constexpr std::int64_t block = Make::elements * philox_counters;
-  const std::int64_t blocks = trireme::cuda::ceil_div(first + x.count(), block) - first / block;
+  const std::int64_t blocks = ceil_div(first + x.count(), block) - first / block;
   constexpr int threads = 256;
-  trireme::cuda::launch(stream,
-                        trireme::cuda::grid_for(stream, blocks * philox_counters, threads, threads),
-                        fill_kernel<Make>, x.as<float>(), first, x.count(),
-                        Philox::keyed(seed, RandomPurpose::init), parameter, make);
+  launch(stream, grid_for(stream, blocks * philox_counters, threads, threads), fill_kernel<Make>,
+         x.as<float>(), first, x.count(), Philox::keyed(seed, RandomPurpose::init), parameter,
+         make);
 }
 
 struct Constant {

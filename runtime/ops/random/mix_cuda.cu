@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread per sample chooses; a thread per value mixes.
-#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda_slot.h"
 #include "runtime/ops/common/float_types.h"
+#include "runtime/ops/common/launch_cuda.h"
 #include "runtime/ops/random/mix.h"
 #include "runtime/ops/random/mix_math.h"
 
@@ -46,19 +46,17 @@ __global__ void mix_images_kernel(T* y, const T* x, const float* shares, const s
 void choose_mix(Stream& stream, const Tensor& shares, const Tensor& boxes, const Tensor& sample_ids,
                 const Tensor& epochs, const MixOptions& options) {
   const std::int64_t batch = sample_ids.count();
-  trireme::cuda::launch(
-      stream, {.blocks = trireme::cuda::ceil_div(batch, std::int64_t{threads}), .threads = threads},
-      choose_mix_kernel, shares.as<float>(), boxes.as<std::int32_t>(),
-      sample_ids.as<std::int64_t>(), epochs.as<std::int64_t>(), batch, options);
+  launch(stream, {.blocks = ceil_div(batch, std::int64_t{threads}), .threads = threads},
+         choose_mix_kernel, shares.as<float>(), boxes.as<std::int32_t>(),
+         sample_ids.as<std::int64_t>(), epochs.as<std::int64_t>(), batch, options);
 }
 
 void mix_images(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& shares,
                 const Tensor& boxes) {
   visit_compute_dtype(y.dtype, [&]<typename T>(T) {
-    trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, y.count(), threads, threads),
-                          mix_images_kernel<T>, y.as<T>(), x.as<T>(), shares.as<float>(),
-                          boxes.as<std::int32_t>(),
-                          Pictures{y.shape[0], y.shape[1], y.shape[2], y.shape[3]});
+    launch(stream, grid_for(stream, y.count(), threads, threads), mix_images_kernel<T>, y.as<T>(),
+           x.as<T>(), shares.as<float>(), boxes.as<std::int32_t>(),
+           Pictures{y.shape[0], y.shape[1], y.shape[2], y.shape[3]});
   });
 }
 

@@ -89,10 +89,9 @@ void sum(Stream& stream, const Tensor& y, const Tensor& x, std::int64_t doubled)
                   leaves);
   const auto run = [&](auto levels, auto width) {
     constexpr int threads = 256;
-    trireme::cuda::launch(
-        stream, trireme::cuda::grid_for(stream, size, std::int64_t{threads} * width, threads),
-        sum_blocks_kernel<levels, width, To, From, Accumulator>, y.as<To>(), x.as<From>(),
-        static_cast<unsigned>(blocks), static_cast<unsigned>(doubled), size);
+    launch(stream, grid_for(stream, size, std::int64_t{threads} * width, threads),
+           sum_blocks_kernel<levels, width, To, From, Accumulator>, y.as<To>(), x.as<From>(),
+           static_cast<unsigned>(blocks), static_cast<unsigned>(doubled), size);
   };
   constexpr int widest = std::min(pack_width<To>, pack_width<From>);
   const bool packs = packs_fit(y.as<To>(), size, widest) && packs_fit(x.as<From>(), size, widest);

@@ -59,10 +59,9 @@ __global__ void digest_kernel(std::uint64_t* digest, const float* x, std::int64_
 
 void accumulate_digest(Stream& stream, const Tensor& digest, const Tensor& x,
                        const DigestPlaces& places) {
-  trireme::cuda::launch(stream,
-                        trireme::cuda::grid_for(stream, x.count(), threads * terms, threads),
-                        places.width > 0 ? digest_kernel<true> : digest_kernel<false>,
-                        digest.as<std::uint64_t>(), x.as<float>(), x.count(), Rows(places));
+  launch(stream, grid_for(stream, x.count(), threads * terms, threads),
+         places.width > 0 ? digest_kernel<true> : digest_kernel<false>, digest.as<std::uint64_t>(),
+         x.as<float>(), x.count(), Rows(places));
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_digest);

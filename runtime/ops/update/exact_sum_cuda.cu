@@ -193,28 +193,27 @@ __global__ void values_kernel(double* totals, const std::uint64_t* states) {
 
 void accumulate_squares_exact(Stream& stream, const Tensor& state, const Tensor& x) {
   const std::int64_t count = x.count();
-  const trireme::cuda::Grid grid =
-      trireme::cuda::grid_for(stream, count, warps * ExactBins::block, threads);
+  const Grid grid = grid_for(stream, count, warps * ExactBins::block, threads);
   auto* const sums = reinterpret_cast<std::uint64_t*>(CudaStream::of(stream).scratch(
       static_cast<std::size_t>(grid.blocks * exact_sum_words) * sizeof(std::uint64_t)));
-  trireme::cuda::launch(stream, grid, block_sums_kernel, sums, x.as<float>(), count);
-  trireme::cuda::launch(stream, {.blocks = 1, .threads = warp_size}, join_sums_kernel,
-                        state.as<std::uint64_t>(), sums, grid.blocks);
+  launch(stream, grid, block_sums_kernel, sums, x.as<float>(), count);
+  launch(stream, {.blocks = 1, .threads = warp_size}, join_sums_kernel, state.as<std::uint64_t>(),
+         sums, grid.blocks);
 }
 
 void sum_squares_exact(Stream& stream, const Tensor& states, const SquaresTable& table) {
   auto* const sums = reinterpret_cast<std::uint64_t*>(table.sums());
   const auto runs = static_cast<int>(table.entries().size());
-  trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.parts(), 1, threads),
-                        part_sums_kernel, sums, table.entries_on_device(), runs, table.parts());
-  trireme::cuda::launch(stream, {.blocks = table.totals(), .threads = threads}, join_parts_kernel,
-                        states.as<std::uint64_t>(), sums, table.entries_on_device(),
-                        table.first_run_on_device(), runs, table.parts());
+  launch(stream, grid_for(stream, table.parts(), 1, threads), part_sums_kernel, sums,
+         table.entries_on_device(), runs, table.parts());
+  launch(stream, {.blocks = table.totals(), .threads = threads}, join_parts_kernel,
+         states.as<std::uint64_t>(), sums, table.entries_on_device(), table.first_run_on_device(),
+         runs, table.parts());
 }
 
 void exact_sum_values(Stream& stream, const Tensor& totals, const Tensor& states) {
-  trireme::cuda::launch(stream, {.blocks = totals.count(), .threads = 1}, values_kernel,
-                        totals.as<double>(), states.as<std::uint64_t>());
+  launch(stream, {.blocks = totals.count(), .threads = 1}, values_kernel, totals.as<double>(),
+         states.as<std::uint64_t>());
 }
 
 TRIREME_CUDA_PROVIDES(ops, accumulate_squares_exact, sum_squares_exact, exact_sum_values);

@@ -68,10 +68,9 @@ void update_all(Stream& stream, const UpdateTable& table, const Tensor& scalars,
                 const UpdateOptions& options) {
   visit_compute_dtype(table.compute(), [&]<typename T>(T) {
     with_width<float>(table.aligned(), [&](auto width) {
-      trireme::cuda::launch(stream, trireme::cuda::grid_for(stream, table.tiles(), 1, threads),
-                            update_kernel<decltype(width)::value, Step, T>, table.on_device(),
-                            static_cast<int>(table.entries().size()), table.tiles(),
-                            scalars.as<float>(), options);
+      launch(stream, grid_for(stream, table.tiles(), 1, threads),
+             update_kernel<decltype(width)::value, Step, T>, table.on_device(),
+             static_cast<int>(table.entries().size()), table.tiles(), scalars.as<float>(), options);
     });
   });
 }
@@ -167,10 +166,9 @@ void update(Stream& stream, OptimizerKind kind, UpdatePart part, const UpdateTab
 void factored_moments(Stream& stream, const Tensor& state, const Tensor& roots,
                       const Tensor& totals, const Tensor& scalars,
                       std::span<const FactoredMatrix> matrices) {
-  trireme::cuda::launch(stream,
-                        {.blocks = static_cast<std::int64_t>(matrices.size()), .threads = threads},
-                        factored_moments_kernel, state.as<float>(), roots.as<float>(),
-                        totals.as<double>(), scalars.as<float>(), matrices.data());
+  launch(stream, {.blocks = static_cast<std::int64_t>(matrices.size()), .threads = threads},
+         factored_moments_kernel, state.as<float>(), roots.as<float>(), totals.as<double>(),
+         scalars.as<float>(), matrices.data());
 }
 
 void exponential_average(Stream& stream, const Tensor& average, const Tensor& parameter,
@@ -184,12 +182,11 @@ void exponential_average(Stream& stream, const Tensor& average, const Tensor& pa
 void sum_squares(Stream& stream, const Tensor& totals, const SquaresTable& table) {
   auto* const sums = reinterpret_cast<double*>(table.sums());
   const auto runs = static_cast<int>(table.entries().size());
-  trireme::cuda::launch(
-      stream, trireme::cuda::grid_for(stream, table.parts(), chunks_per_block, fixed_sum_threads),
-      part_sums_kernel, sums, table.entries_on_device(), runs, table.parts());
-  trireme::cuda::launch(stream, {.blocks = table.totals(), .threads = join_threads},
-                        join_parts_kernel, totals.as<double>(), sums, table.entries_on_device(),
-                        table.first_run_on_device(), runs, table.parts());
+  launch(stream, grid_for(stream, table.parts(), chunks_per_block, fixed_sum_threads),
+         part_sums_kernel, sums, table.entries_on_device(), runs, table.parts());
+  launch(stream, {.blocks = table.totals(), .threads = join_threads}, join_parts_kernel,
+         totals.as<double>(), sums, table.entries_on_device(), table.first_run_on_device(), runs,
+         table.parts());
 }
 
 TRIREME_CUDA_PROVIDES(ops, update, factored_moments, exponential_average, sum_squares);
