@@ -4,12 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/ops/common/magnitude_cpu.h"
 #include "runtime/ops/common/simd_cpu.h"
 
 #define TRIREME_BACK_END cpu
+#define TRIREME_DEVICE
 #define TRIREME_PROVIDES(...) static_assert(true, "only the CUDA back end is registered")
 
 namespace trireme::ops::cpu {
@@ -20,6 +22,32 @@ void each(Stream& stream, std::int64_t count, const Arguments&... arguments) {
   enqueue(stream, [=] {
     for (std::int64_t i = 0; i < count; ++i)
       function(i, arguments...);
+  });
+}
+
+// Work of one thread, or of a GPU's block, on items `first`, `first` + `step`, ...
+template <int threads>
+struct Group {
+  std::int64_t first = 0;
+  static constexpr std::int64_t step = 1;
+
+  [[nodiscard]] double sum(double value) const { return value; }
+  void increment(unsigned& count) const { ++count; }
+  template <typename T>
+  [[nodiscard]] T* zeroed(std::int64_t count) const {
+    static thread_local std::vector<T> values;
+    values.assign(static_cast<std::size_t>(count), {});
+    return values.data();
+  }
+};
+
+// function(Group<threads>, i, arguments...) for each i below `count`. Room for T[n] of zeroed().
+template <auto function, int threads, typename T = std::byte, typename... Arguments>
+void each_group(Stream& stream, std::int64_t count, std::int64_t /*n*/,
+                const Arguments&... arguments) {
+  enqueue(stream, [=] {
+    for (std::int64_t i = 0; i < count; ++i)
+      function(Group<threads>{}, i, arguments...);
   });
 }
 

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "runtime/device/cuda_slot.h"
+#include "runtime/ops/common/reduce_cuda.h"
 #include "runtime/ops/common/transform_cuda.h"
 
 #define TRIREME_BACK_END cuda
+#define TRIREME_DEVICE __device__
 #define TRIREME_PROVIDES(...) TRIREME_CUDA_PROVIDES(ops, __VA_ARGS__)
 
 namespace trireme::ops::cuda {
@@ -24,6 +26,42 @@ void each(Stream& stream, std::int64_t count, const Arguments&... arguments) {
   constexpr int threads = 256;
   launch(stream, grid_for(stream, count, threads, threads), each_kernel<function, Arguments...>,
          count, arguments...);
+}
+
+// A block's work on items `first`, `first` + `step`, ...; all threads call its functions.
+template <int threads>
+struct Group {
+  std::int64_t first;
+  static constexpr std::int64_t step = threads;
+
+  __device__ Group() : first(threadIdx.x) {}
+  [[nodiscard]] __device__ double sum(double value) const {
+    return block_reduce<threads>(value, 0.0, Sum{});
+  }
+  __device__ void increment(unsigned& count) const { atomicAdd(&count, 1U); }
+  template <typename T>
+  [[nodiscard]] __device__ T* zeroed(std::int64_t count) const {
+    auto* const values = dynamic_shared<T>();
+    for (std::int64_t i = first; i < count; i += step)
+      values[i] = {};
+    __syncthreads();
+    return values;
+  }
+};
+
+template <auto function, int threads, typename... Arguments>
+__global__ void __launch_bounds__(threads) each_group_kernel(Arguments... arguments) {
+  function(Group<threads>{}, std::int64_t{blockIdx.x}, arguments...);
+}
+
+// function(Group<threads>, i, arguments...) for each i below `count`. Room for T[n] of zeroed().
+template <auto function, int threads, typename T = std::byte, typename... Arguments>
+void each_group(Stream& stream, std::int64_t count, std::int64_t n, const Arguments&... arguments) {
+  launch(stream,
+         {.blocks = count,
+          .threads = threads,
+          .shared_bytes = static_cast<std::size_t>(n) * sizeof(T)},
+         each_group_kernel<function, threads, Arguments...>, arguments...);
 }
 
 struct Math {

@@ -1,45 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/device/cuda_slot.h"
-#include "runtime/ops/loss/target_rank.h"
-
-#include <algorithm>
-
+#include "runtime/ops/common/maps_cuda.h"
 #include "runtime/ops/loss/cross_entropy_row_cuda.h"
+#include "runtime/ops/loss/target_rank_maps.h"
 
 namespace trireme::ops::cuda {
 namespace {
-
-template <typename T>
-struct RankBlock {
-  const T* logits;
-  const std::int32_t* targets;
-  std::int64_t rows;
-  std::int64_t width;
-  std::int64_t filled;  // columns that are not padding
-  std::int64_t first;
-
-  RankBlock(const Tensor& tensor, const Tensor& labels, const ClassBlock& block)
-      : logits(tensor.as<T>()),
-        targets(labels.as<std::int32_t>()),
-        rows(tensor.shape[0]),
-        width(tensor.shape[1]),
-        filled(std::clamp(block.classes - block.first, std::int64_t{0}, tensor.shape[1])),
-        first(block.first) {}
-};
-
-constexpr int value_threads = 128;
-
-template <typename T>
-__global__ void __launch_bounds__(value_threads)
-    target_logits_kernel(float* values, RankBlock<T> block, bool accumulate) {
-  for (std::int64_t row = std::int64_t{blockIdx.x} * value_threads + threadIdx.x; row < block.rows;
-       row += std::int64_t{gridDim.x} * value_threads) {
-    const std::int64_t target = block.targets[row], local = target - block.first;
-    const bool here = target >= 0 && local >= 0 && local < block.filled;
-    const float value = here ? load(block.logits[row * block.width + local]) : -INFINITY;
-    values[row] = accumulate ? (values[row] < value ? value : values[row]) : value;
-  }
-}
 
 template <int threads, bool aligned, typename T>
 __global__ void __launch_bounds__(threads)
@@ -75,15 +40,6 @@ __global__ void __launch_bounds__(long_row_threads)
 
 }  // namespace
 
-void target_logits(Stream& stream, const Tensor& values, const Tensor& logits,
-                   const Tensor& targets, const ClassBlock& block, bool accumulate) {
-  visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
-    launch(stream, grid_for(stream, logits.shape[0], value_threads, value_threads),
-           target_logits_kernel<T>, values.as<float>(), RankBlock<T>(logits, targets, block),
-           accumulate);
-  });
-}
-
 void target_ranks(Stream& stream, const Tensor& ranks, const Tensor& values, const Tensor& logits,
                   const Tensor& targets, const ClassBlock& block, bool accumulate) {
   visit_compute_dtype(logits.dtype, [&]<typename T>(T) {
@@ -100,6 +56,6 @@ void count_below(Stream& stream, const Tensor& total, const Tensor& values, floa
          values.as<float>(), values.count(), limit);
 }
 
-TRIREME_CUDA_PROVIDES(ops, target_logits, target_ranks, count_below);
+TRIREME_CUDA_PROVIDES(ops, target_ranks, count_below);
 
 }  // namespace trireme::ops::cuda
