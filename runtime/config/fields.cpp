@@ -101,7 +101,7 @@ std::vector<Field> train_fields() {
             "initial weights: a safetensors file, an index of several files, a directory with "
             "either, or a checkpoint of any layout; empty = random. Keys of the model section that "
             "the config does not set are taken from the run of the weights")
-          .changing(Effect::place),
+          .changing(Effect::extent),
       FIELD(train.initial_skip, texts,
             "patterns (* = anything) over the names of tensors in train.initial_weights that are "
             "not read, such as those that the model lacks"),
@@ -164,11 +164,11 @@ std::vector<Field> measure_fields() {
             "{metric: NAME, below: X} or {metric: NAME, above: X}: the run ends at the first "
             "evaluation whose eval_loss, accuracy, f1, f1_micro, auc, r2, mae, vrmse, mean_iou or "
             "mean_dice passes X; {} = never")
-          .changing(Effect::report),
+          .changing(Effect::extent),
       FIELD(train.patience, IntegerRange{0, many},
             "evaluations in a row behind the best (checkpoint.keep_best) that end the run; 0 = "
             "never")
-          .changing(Effect::report),
+          .changing(Effect::extent),
       FIELD(train.log_every, IntegerRange{1, many}, "steps between console lines")
           .changing(Effect::report),
       FIELD(train.non_finite_limit, IntegerRange{1, 1'000'000},

@@ -121,6 +121,7 @@ enum class Effect : std::uint8_t {
   step,      // results of each step by itself
   rounding,  // the order of additions, and so the last bits
   layout,    // the same, except with reproducibility: layout
+  extent,    // where a run starts or ends
   place,     // where and how the same results are computed
   report     // what is measured and written beside them
 };

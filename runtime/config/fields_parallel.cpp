@@ -83,8 +83,8 @@ std::vector<Field> message_fields() {
             "reduce gradients during backward or after it; equal bits"),
       FIELD(parallel.reduce_dtype, one_of<ReduceDtype>(),
             "data type in which data-parallel ranks send gradients: fp32, or the 16-bit type of "
-            "precision, half the bytes; sums are in fp32 either way (not with reproducibility: "
-            "layout; for GPUs of one host: between hosts, rings of fp32 send less)")
+            "precision, half the bytes; sums are in fp32 either way (for GPUs of one host: between "
+            "hosts, rings of fp32 send less)")
           .changing(Effect::history),
       FIELD(parallel.bucket_megabytes, (NumberRange{.high = 65536, .zero_word = "auto"}),
             "gradients reduced per collective; auto = 25 on GPUs, 4 on CPUs"),

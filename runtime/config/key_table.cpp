@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/config/value.h"
@@ -49,6 +50,11 @@ KeyTable::KeyTable(std::vector<ModelFamily> families)
   }
   for (const ModelFamily& family : families_)
     add_family(family);
+  by_key_.resize(fields_.size());
+  std::iota(by_key_.begin(), by_key_.end(), std::size_t{0});
+  std::ranges::sort(by_key_, {},
+                    [this](std::size_t i) { return std::string_view(fields_[i].key); });
+  defaults_.model.family = families_.front().name;
 }
 
 void KeyTable::add_family(const ModelFamily& family) {
@@ -67,8 +73,9 @@ void KeyTable::add_family(const ModelFamily& family) {
 }
 
 const Field* KeyTable::find(std::string_view key) const {
-  const auto found = std::ranges::find(fields_, key, &Field::key);
-  return found == fields_.end() ? nullptr : &*found;
+  const auto key_at = [this](std::size_t i) { return std::string_view(fields_[i].key); };
+  const auto found = std::ranges::lower_bound(by_key_, key, {}, key_at);
+  return found == by_key_.end() || key_at(*found) != key ? nullptr : &fields_[*found];
 }
 
 const Field* KeyTable::find_former(std::string_view key) const {
@@ -102,12 +109,6 @@ const ModelFamily& KeyTable::family_of(const Config& config) const {
 
 std::string KeyTable::families_with(Needs needs) const {
   return families_of(families_, needs).any();
-}
-
-Config KeyTable::defaults() const {
-  Config config;
-  config.model.family = families_.front().name;
-  return config;
 }
 
 std::string unmet_condition(const KeyTable& keys, const Field& field, const Config& config) {

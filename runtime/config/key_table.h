@@ -52,13 +52,15 @@ class KeyTable {
   [[nodiscard]] const ModelFamily& family_of(const Config& config) const;
   // "gpt2 or llama": the families in which such a row has a meaning.
   [[nodiscard]] std::string families_with(Needs needs) const;
-  [[nodiscard]] Config defaults() const;
+  [[nodiscard]] const Config& defaults() const { return defaults_; }
 
  private:
   void add_family(const ModelFamily& family);
 
   std::vector<ModelFamily> families_;
   std::vector<Field> fields_;
+  std::vector<std::size_t> by_key_;  // positions in fields_, by their keys
+  Config defaults_;
 };
 
 // The value of the key that takes `field`'s meaning away in `config` ("cpu" of device.type); "" if

@@ -55,7 +55,7 @@ void ignore(const KeyTable& keys, const Field& field, std::string_view cause, Co
 
 // Rows of the table that depend on another key's value.
 void ignore_conditional(const KeyTable& keys, Config& config, Provenance& where) {
-  const Config defaults = keys.defaults();
+  const Config& defaults = keys.defaults();
   for (const Field& field : keys.fields()) {
     const Condition& condition = field.only_with;
     if (condition.key.empty() || !met_by(where, condition.key, field.key)) continue;

@@ -50,7 +50,7 @@ std::string yaml_of(const config::KeyTable& keys, const Config& config, const Pr
 }  // namespace
 
 std::string to_yaml(const config::KeyTable& keys, const Config& config, const Provenance* where) {
-  const Config defaults = keys.defaults();
+  const Config& defaults = keys.defaults();
   return yaml_of(keys, config, where, [&](const config::Field& field) {
     return unmet_condition(keys, field, config).empty() || !same_value(field, config, defaults);
   });
@@ -101,7 +101,7 @@ std::string models_of(const config::Field& field) {
 }  // namespace
 
 std::vector<FieldDoc> field_docs(const config::KeyTable& keys) {
-  const Config defaults = keys.defaults();
+  const Config& defaults = keys.defaults();
   std::vector<FieldDoc> docs;
   for (const config::Field& field : keys.fields()) {
     std::string description(field.description);

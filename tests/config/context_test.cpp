@@ -128,10 +128,6 @@ TEST_F(ContextRules, OnlyModelsOfSequencesAreCut) {
   EXPECT_THAT(refusal(resnet, {"parallel.context=2"}, ranks(2)),
               HasSubstr("resnet, whose samples cannot be cut in time; use 1"));
   EXPECT_THAT(refused({"parallel.context_mode=heads"}, 1), HasSubstr("has no effect"));
-  EXPECT_THAT(refused({"parallel.context=2", "train.noise_scale_every=5"}, 2),
-              HasSubstr("gradients of whole micro-batches"));
-  EXPECT_THAT(refused({"parallel.context_blocks=2", "telemetry.samples_every=5"}, 1),
-              HasSubstr("2 blocks of sequences (parallel.context_blocks)"));
 }
 
 TEST_F(ContextRules, RowsOfABlockAreSharedByTensorRanks) {

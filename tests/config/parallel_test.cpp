@@ -79,8 +79,6 @@ TEST(ParallelRules, ChunksOfRowsNeedSumsOfTensorRanksThatTheyCanCut) {
   EXPECT_EQ(refusal(gpt, {chunks}),
             "--set parallel.tensor_chunks=4: 4 with parallel.tensor_blocks: 1, where ranks have no "
             "sums to overlap; use 1, or tensor 2 or more");
-  EXPECT_THAT(refusal(gpt, {chunks, two, "parallel.sequence=true"}, ranks(2)),
-              HasSubstr("on parts of the rows; use 1, or sequence: false"));
   for (const char* const recipe : {"fp8_recipe=tensor", "fp8_recipe=blockwise", "fp8_recipe=mxfp8"})
     EXPECT_NO_THROW((void)resolved(
         gpt, {chunks, two, "precision=fp8", recipe, "lora.rank=4", "train.initial_weights=a"},

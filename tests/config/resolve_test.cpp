@@ -99,8 +99,6 @@ TEST(ResolveLossScale, BelongsToFp16AndStartsAboveItsMinimum) {
 TEST(ResolveDevice, RefusesFeaturesMissingInBuildOrCpu) {
   EXPECT_THAT(refusal(gpt, {"device.type=cuda"}),
               HasSubstr("part of the cuda backend, which this build lacks; use cpu or auto"));
-  EXPECT_THAT(refusal(gpt, {"precision=tf32"}),
-              HasSubstr("on the CPU use fp32, bf16, fp16, fp8 or auto"));
   EXPECT_THAT(refusal(gpt, {"device.graphs=step"}),
               HasSubstr("step has no effect with device.type: cpu, only with cuda"));
   EXPECT_THAT(refusal(gpt, {"device.share=true"}),
@@ -118,10 +116,6 @@ TEST(ResolveDevice, FusesOnlyIfThereIsSomethingToFuse) {
   EXPECT_TRUE(resolved(gpt, {fused}, gpu).device.fused_epilogues);
   EXPECT_THAT(refusal(gpt, {fused}), HasSubstr("has no effect with device.type: cpu"));
   EXPECT_TRUE(resolved(resnet, {fused}, gpu).device.fused_epilogues);
-  EXPECT_THAT(refusal(gpt, {fused, "precision=fp8"}, gpu),
-              HasSubstr("not available for 8-bit matmuls"));
-  EXPECT_THAT(refusal(gpt, {fused, "train.recompute=selective"}, gpu),
-              HasSubstr("use off, or train.recompute: none or full"));
   EXPECT_THAT(
       refusal(gpt, {fused, "model.hidden=12", "model.heads=4", "parallel.tensor_blocks=4"}, gpu),
       HasSubstr("4 x model.hidden = 48 in 4 blocks makes 12"));

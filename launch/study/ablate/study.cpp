@@ -157,12 +157,12 @@ std::string_view refuses_fork(std::string_view key) {
       return {};
     case Effect::place:
     case Effect::report:
-      if (key == "train.initial_weights" || key == "train.stop_at" || key == "train.patience")
-        return "it decides where a run starts or ends";
       if (const auto section = row->section();
           section == "train" || section == "checkpoint" || section == "telemetry")
         return {};
       return "variants share their data, device and ranks";
+    case Effect::extent:
+      return "it decides where a run starts or ends";
     case Effect::samples:
       return "it decides the order of the samples";
     case Effect::state:

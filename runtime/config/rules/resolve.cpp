@@ -2,6 +2,7 @@
 #include "runtime/config/config.h"
 #include "runtime/config/lr_factors.h"
 #include "runtime/config/rules/error_list.h"
+#include "runtime/config/rules/exclusions.h"
 #include "runtime/config/rules/rules.h"
 
 namespace trireme {
@@ -122,7 +123,7 @@ Config config::resolve_config(const KeyTable& keys, Config config, const Environ
     check_context(subject);
     check_layout(subject);
     config.parallel.data = environment.ranks / config::other_ranks(config.parallel);
-    check_split(subject);
+    check_all(subject, {check_exclusions, check_split});
     return config;
   }
   check_all(subject, {check_parameters, check_spatial});
@@ -136,7 +137,7 @@ Config config::resolve_config(const KeyTable& keys, Config config, const Environ
   if (config.parallel.tensor_blocks == 0) config.parallel.tensor_blocks = config.parallel.tensor;
   config.parallel.zero_group = config::checked_zero_group(subject);
   check_batch(subject);
-  check_all(subject, {check_context_sums, check_parallel});
+  check_all(subject, {check_exclusions, check_context_sums, check_parallel});
   return config;
 }
 

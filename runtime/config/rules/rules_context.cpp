@@ -120,16 +120,6 @@ void check_row_tile(const Subject& subject) {
   if (positions.value == 0)
     refuse(subject, key, "{} with model.family: {}, which has no tiles of rows; use 0", tile,
            config.model.family);
-  if (config.parallel.sequence)
-    refuse(subject, key,
-           "{} with parallel.sequence, which divides the rows of a tile again; use 0, "
-           "or parallel.context instead of sequence",
-           tile);
-  if (config.parallel.schedule == ScheduleKind::zero_bubble)
-    refuse(subject, key,
-           "{} with parallel.schedule: zero-bubble, whose late weight gradients still need what "
-           "would be recomputed; use 0, or schedule 1f1b",
-           tile);
   const std::int64_t rows = config.train.micro_batch * positions.value / config.parallel.blocks();
   const std::int64_t blocks = std::max<std::int64_t>(config.parallel.tensor_blocks, 1);
   if (rows % tile == 0 && (tile % blocks == 0 || blocks == 1)) return;
@@ -159,16 +149,6 @@ void check_context(const Subject& subject) {
   if (subject.purpose == Purpose::generate && subject.limits.positions.value > 0) return;
   check_cut(subject);
   check_heads(subject);
-  if (config.train.noise_scale_every > 0)
-    refuse(subject, "train.noise_scale_every",
-           "{} with {} blocks of sequences ({}), which needs gradients of whole micro-batches; use "
-           "0, or context 1",
-           config.train.noise_scale_every, parallel.blocks(), cutting_key(parallel));
-  if (config.telemetry.samples_every > 0)
-    refuse(subject, "telemetry.samples_every",
-           "{} with {} blocks of sequences ({}), of whose predictions a pass has only some; use 0, "
-           "or context 1",
-           config.telemetry.samples_every, parallel.blocks(), cutting_key(parallel));
   const bool fixed = parallel.context_blocks > 0 || parallel.context == 1;
   if (config.reproducibility == Reproducibility::layout && !fixed &&
       subject.purpose == Purpose::train)

@@ -16,7 +16,7 @@ bool has_volumes(const Subject& subject) {
 
 // A set key must have an effect. `without`: the missing condition.
 void check_unused(const Subject& subject, Needs needs, std::string_view without) {
-  const Config defaults = subject.keys.defaults();
+  const Config& defaults = subject.keys.defaults();
   for (const Field& field : source_fields()) {
     if (field.needs != needs || same_value(field, subject.config, defaults)) continue;
     refuse(subject, field.key, "{} has no effect without {}; set them or remove it",
@@ -375,10 +375,6 @@ void check_sources(const Subject& subject) {
     return source.kind() == SourceKind::images && !source.crop_scale.empty();
   });
   if (cropped) refuse_second_crop(subject);
-  if (data.last_batch == LastBatch::pad)
-    refuse(subject, "data.last_batch",
-           "pad fills the last batch of an epoch, but in a mixture each source has its own epochs; "
-           "use drop");
   for (std::size_t i = 0; i < data.source_until.size(); ++i) {
     const std::int64_t from = data.source_from.empty() ? 0 : data.source_from[i];
     if (data.source_until[i] != 0 && data.source_until[i] <= from)
@@ -387,21 +383,6 @@ void check_sources(const Subject& subject) {
              data.source_until[i], from);
   }
   check_each_source(subject);
-}
-
-void check_blocks(const Subject& subject) {
-  const DataConfig& data = subject.config.data;
-  if (data.shuffle_block == 1) return;
-  const auto refuse_with = [&](std::string_view other) {
-    refuse(subject, "data.shuffle_block",
-           "keeps neighbouring samples together, but {}; remove one of them", other);
-  };
-  if (!data.shuffle) refuse_with("data.shuffle: false keeps all in order");
-  if (!data.sources.empty()) refuse_with("data.sources draws each sample by itself");
-  if (data.validation_fraction > 0)
-    refuse_with(
-        "data.validation_fraction takes single samples out; data.validation_files and "
-        "data.split_key leave blocks whole");
 }
 
 }  // namespace
@@ -418,7 +399,6 @@ void check_data(const Subject& subject) {
   if (data.token_bytes != 0 && (data.token_bytes % 2 != 0 || !data.path.ends_with(".bin")))
     refuse(subject, "data.token_bytes", "is 2 or 4, for a data.path that ends in .bin");
   check_sources(subject);
-  check_blocks(subject);
   if (data.stage.empty() && data.stage_gigabytes > 0)
     refuse(subject, "data.stage_gigabytes", "{} has no effect without data.stage; name a directory",
            data.stage_gigabytes);

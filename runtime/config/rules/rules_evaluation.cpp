@@ -38,10 +38,6 @@ void check_times(const Subject& subject) {
              "validation_fraction); set it or leave out this key",
              value_of(subject, key));
   }
-  if (train.eval_every > 0 && train.eval_every_samples > 0)
-    refuse(subject, "train.eval_every_samples",
-           "{} with train.eval_every = {}: evaluations have one distance; set one of them to 0",
-           train.eval_every_samples, train.eval_every);
 }
 
 void check_target(const Subject& subject) {
@@ -94,13 +90,6 @@ void check_windows(const Subject& subject) {
     refuse(subject, key,
            "{} without data.patches, so samples are no larger than the model's; use 0",
            config.train.eval_overlap);
-  if (config.data.damaged == Damaged::skip)
-    refuse(subject, key,
-           "{} with data.damaged: skip: a sample would be judged without what did not decode; use "
-           "refuse, or 0",
-           config.train.eval_overlap);
-  if (!config.data.sources.empty())
-    refuse(subject, key, "{} with data.sources; use 0", config.train.eval_overlap);
 }
 
 struct Benchmark {

@@ -80,21 +80,9 @@ bool share_evenly(const Config& config) {
   return true;
 }
 
-// Modes that do not know of data ranks with other parameters.
-void check_modes(const Subject& subject) {
+// Ranks that exchange rows must do so equally often.
+void check_slices(const Subject& subject) {
   const Config& config = subject.config;
-  const std::int64_t ranks = config.parallel.expert;
-  const auto refused = [&](bool used, std::string_view with, std::string_view why) {
-    if (used)
-      refuse(subject, key, "{} above parallel.tensor = {} with {}, {}; use auto", ranks,
-             config.parallel.tensor, with, why);
-  };
-  refused(config.lora.rank > 0, "lora.rank", "whose frozen experts every data rank holds");
-  refused(config.parallel.cuts_samples(), "parallel.spatial", "whose ranks share samples");
-  refused(config.optimizer.name == OptimizerKind::muon, "optimizer.name: muon",
-          "which gathers matrices over all data ranks");
-  refused(config.train.noise_scale_every > 0, "train.noise_scale_every",
-          "which needs the gradients of one data rank alone");
   Config other = config;
   std::int64_t& global = other.train.global_batch;
   if (share_evenly(other)) return;
@@ -108,7 +96,8 @@ void check_modes(const Subject& subject) {
   refuse(subject, key,
          "{} above parallel.tensor = {}, whose data ranks exchange rows in every micro-batch, but "
          "hold {} micro-batches; use auto, or train.global_batch {}",
-         ranks, config.parallel.tensor, batch_slices(config).to_string(), any_of(fitting));
+         config.parallel.expert, config.parallel.tensor, batch_slices(config).to_string(),
+         any_of(fitting));
 }
 
 // ZeRO's groups of data ranks and those that share experts are nested, and in layout mode nodes of
@@ -157,7 +146,7 @@ void check_experts(const Subject& subject) {
            "{} above parallel.tensor = {}, but data ranks work on their own only in training; use "
            "auto, or parallel.tensor to share experts",
            ranks, parallel.tensor);
-  check_modes(subject);
+  check_slices(subject);
   check_groups(subject, parallel.expert_data_ranks());
 }
 

@@ -56,16 +56,6 @@ void check_tensor_chunks(const Subject& subject) {
   constexpr std::string_view key = "parallel.tensor_chunks";
   const std::int64_t chunks = config.parallel.tensor_chunks;
   if (chunks == 1) return;
-  if (config.parallel.tensor_blocks == 1)
-    refuse(subject, key,
-           "{} with parallel.tensor_blocks: 1, where ranks have no sums to overlap; use 1, or "
-           "tensor 2 or more",
-           chunks);
-  if (config.parallel.sequence)
-    refuse(subject, key,
-           "{} with parallel.sequence: true, where each rank receives the sum of contiguous rows, "
-           "so ranks cannot work on parts of the rows; use 1, or sequence: false",
-           chunks);
   const Extent rows = rows_at_once(subject);
   if (rows.value % chunks != 0)
     refuse(subject, key, "{} does not divide {} = {}; use {}", chunks, rows.name, rows.value,
@@ -142,15 +132,6 @@ void check_stages(const Subject& subject) {
 void check_chunks(const Subject& subject) {
   const ParallelConfig& parallel = subject.config.parallel;
   const bool interleaved = parallel.schedule == ScheduleKind::interleaved;
-  if (!interleaved && parallel.chunks > 1) {
-    refuse(subject, "parallel.chunks",
-           "{} with parallel.schedule: {}; use 1, or schedule interleaved", parallel.chunks,
-           name_of(parallel.schedule));
-  }
-  if (parallel.chunks > 1 && parallel.pipeline == 1) {
-    refuse(subject, "parallel.chunks", "{} with parallel.pipeline: 1; use 1, or pipeline 2 or more",
-           parallel.chunks);
-  }
   if (interleaved && parallel.chunks == 1 && parallel.pipeline > 1) {
     refuse(subject, "parallel.chunks",
            "1 with parallel.schedule: interleaved; use 2 or more, or schedule 1f1b");
@@ -188,18 +169,6 @@ void check_pipeline(const Subject& subject) {
         "zero-bubble with model.family: {}, whose layers do not split their backward; use gpipe, "
         "1f1b or interleaved",
         config.model.family);
-  }
-  if (config.train.recompute != Recompute::none) {
-    refuse(subject, "train.recompute",
-           "{} with parallel.schedule: zero-bubble, whose late weight gradients still need what "
-           "would be recomputed; use none, or schedule 1f1b",
-           name_of(config.train.recompute));
-  }
-  if (parallel.zero >= 2) {
-    refuse(subject, "parallel.zero",
-           "{} with parallel.schedule: zero-bubble, which keeps gradients of several micro-batches "
-           "apart; use 0 or 1, or schedule 1f1b",
-           parallel.zero);
   }
 }
 
@@ -253,33 +222,12 @@ void check_reproducible(const Subject& subject) {
          any_of(fitting));
 }
 
-void check_reduce_dtype(const Subject& subject) {
-  const Config& config = subject.config;
-  if (config.parallel.reduce_dtype == ReduceDtype::fp32) return;
-  constexpr std::string_view key = "parallel.reduce_dtype";
-  if (config.precision == Precision::fp32 || config.precision == Precision::tf32)
-    refuse(subject, key,
-           "compute with precision: {}, where all gradients are fp32; use fp32, or precision bf16, "
-           "fp16 or fp8",
-           name_of(config.precision));
-  if (config.reproducibility == Reproducibility::layout)
-    refuse(subject, key,
-           "compute with reproducibility: layout, but rounding before the sum makes results depend "
-           "on the number of ranks; use fp32, or reproducibility run or fast");
-}
-
 // The noise scale needs gradients of single micro-batches.
 void check_noise(const Subject& subject) {
   const Config& config = subject.config;
   const TrainConfig& train = config.train;
   const std::int64_t every = train.noise_scale_every;
   if (every == 0) return;
-  if (config.parallel.zero >= 2) {
-    refuse(subject, "train.noise_scale_every",
-           "{} with parallel.zero: {}, where no rank has the gradients of one micro-batch; use 0, "
-           "or zero 0 or 1",
-           every, config.parallel.zero);
-  }
   if (config.parallel.pipeline > 1 && subject.limits.ties) {
     refuse(
         subject, "train.noise_scale_every",
@@ -292,12 +240,6 @@ void check_noise(const Subject& subject) {
            "{} with one micro-batch in train.global_batch = {}, but the measurement compares two "
            "batch sizes; use 0, or train.micro_batch {} or less",
            every, train.global_batch, std::max<std::int64_t>(train.global_batch / 2, 1));
-  }
-  if (config.device.graphs == GraphMode::step) {
-    refuse(subject, "train.noise_scale_every",
-           "{} with device.graphs: step, whose steps must all be the same; use 0, or graphs layer "
-           "or off",
-           every);
   }
 }
 
@@ -351,12 +293,6 @@ void check_ramp(const Subject& subject) {
            "grows to {} samples at step {}, which a run of train.steps = {} does not reach; use an "
            "earlier step, or more steps",
            points.back().size, points.back().step, train.steps);
-  if (!config.data.sources.empty())
-    refuse(subject, key,
-           "with data.sources, whose order assumes batches of one size; remove the ramp");
-  if (config.device.graphs == GraphMode::step)
-    refuse(subject, key,
-           "with device.graphs: step, whose steps must all be the same; use layer or off");
   constexpr std::int64_t most_sizes = 4096;
   if (const std::int64_t sizes = sizes_of(points, train.batch_ramp_form); sizes > most_sizes)
     refuse(subject, key,
@@ -403,7 +339,6 @@ void check_parallel(const Subject& subject) {
   check_experts(subject);
   check_pipeline(subject);
   check_reproducible(subject);
-  check_reduce_dtype(subject);
   check_noise(subject);
   check_ramp(subject);
   if (config.train.recompute == Recompute::selective && !subject.limits.selective_recompute) {

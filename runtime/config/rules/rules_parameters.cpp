@@ -20,11 +20,6 @@ void check_frozen(const Subject& subject) {
   constexpr std::string_view key = "train.freeze";
   const std::vector<std::string>& names = subject.limits.parameters;
   if (config.train.freeze.empty()) return;
-  if (config.lora.rank > 0)
-    refuse(subject, key,
-           "with lora.rank: {}, which freezes all weights but the factors and those of "
-           "lora.modules_to_save and train.initial_reinitialise; leave it out",
-           config.lora.rank);
   require_matches(subject, key, config.train.freeze, names, "weight of the model");
   const ParamRules rules = param_rules(config);
   if (std::ranges::all_of(names, [&](const std::string& name) { return rules.freezes(name); }))

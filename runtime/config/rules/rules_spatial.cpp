@@ -7,7 +7,7 @@
 namespace trireme::config {
 namespace {
 
-constexpr std::string_view ranks_key = "parallel.spatial", slabs_key = "parallel.spatial_slabs";
+constexpr std::string_view spatial_key = "parallel.spatial", slabs_key = "parallel.spatial_slabs";
 constexpr std::size_t axes = 3;
 
 std::string list(const std::vector<std::int64_t>& values) {
@@ -34,7 +34,7 @@ void check_tree(const Subject& subject, const std::vector<std::int64_t>& slabs) 
       for (std::size_t before = 0; before < axis; ++before)
         fitting[before] = slabs[before];
       refuse(
-          subject, ranks_key,
+          subject, spatial_key,
           "{} with reproducibility: layout and slabs {}: ranks cut an axis before an earlier one "
           "has a slab on each, so their sums do not fit one tree; use {}, or slabs {}",
           list(ranks), list(slabs), list(fitting), list(ranks));
@@ -62,17 +62,17 @@ void check_spatial(const Subject& subject) {
       parallel.spatial_slabs.empty() ? ranks : parallel.spatial_slabs;
   const std::vector<Extent>& extents = subject.limits.axes;
   if (extents.empty())
-    refuse(subject, ranks_key, "{} with model.family: {}, whose samples are not cut; use [1, 1, 1]",
+    refuse(subject, spatial_key, "{} with model.family: {}, whose samples are not cut; use [1, 1, 1]",
            list(ranks), config.model.family);
   if (slabs.size() != axes)
     refuse(subject, slabs_key, "{} has {} numbers; use three, or [] for those of {} = {}",
-           list(slabs), slabs.size(), ranks_key, list(ranks));
+           list(slabs), slabs.size(), spatial_key, list(ranks));
   for (std::size_t axis = 0; axis < axes; ++axis) {
     if (slabs[axis] % ranks[axis] != 0)
-      refuse(subject, slabs_key, "{} are not multiples of {} = {}; use {}", list(slabs), ranks_key,
+      refuse(subject, slabs_key, "{} are not multiples of {} = {}; use {}", list(slabs), spatial_key,
              list(ranks), list(multiples(slabs, ranks)));
     if (slabs[axis] > extents[axis].value)
-      refuse(subject, slabs[axis] == ranks[axis] ? ranks_key : slabs_key,
+      refuse(subject, slabs[axis] == ranks[axis] ? spatial_key : slabs_key,
              "{} parts of {} = {}; use {} or fewer", slabs[axis], extents[axis].name,
              extents[axis].value, extents[axis].value);
   }
@@ -81,13 +81,13 @@ void check_spatial(const Subject& subject) {
            "skip with {} = {}: ranks of spatial parallelism each read a part of a sample, and "
            "would not "
            "agree whether it is damaged; use refuse",
-           ranks_key, list(ranks));
+           spatial_key, list(ranks));
   if (config.reproducibility != Reproducibility::layout) return;
   if (subject.purpose == Purpose::train && parallel.spatial_slabs.empty())
     refuse(subject, slabs_key,
            "[] with reproducibility: layout and {} = {}, so the bits would depend on "
            "spatial; use {} or multiples of it, the same in all runs that you compare",
-           ranks_key, list(ranks), list(ranks));
+           spatial_key, list(ranks), list(ranks));
   check_tree(subject, slabs);
 }
 

@@ -20,13 +20,6 @@ void check_fused_epilogues(const Subject& subject) {
            "model.family: {} has none that can be fused; use off",
            config.model.family);
   }
-  if (config.precision == Precision::fp8)
-    refuse(subject, key, "on is not available for 8-bit matmuls; use off, or precision: bf16");
-  if (config.train.recompute == Recompute::selective) {
-    refuse(subject, key,
-           "on computes GELU from sums before they are rounded, which train.recompute: selective "
-           "cannot repeat in backward; use off, or train.recompute: none or full");
-  }
 }
 
 // Generation has no 8-bit matmuls.
@@ -61,11 +54,6 @@ void check_device(const Subject& subject) {
     refuse(subject, "device.type",
            "cuda is part of the cuda backend, which this build lacks; use cpu or auto");
   }
-  if (config.device.type == DeviceChoice::cpu && config.precision == Precision::tf32) {
-    refuse(subject, "precision",
-           "tf32 is how the tensor cores of a GPU multiply fp32; on the CPU use fp32, bf16, fp16, "
-           "fp8 or auto");
-  }
   const CommConfig& comm = config.comm;
   const std::pair<std::string_view, std::int64_t> most[] = {{"comm.max_ctas", comm.max_ctas},
                                                             {"comm.link_ctas", comm.link_ctas},
@@ -86,9 +74,6 @@ void check_context_ramp(const Subject& subject) {
     refuse(subject, key, "with model.family: {}, which has no sequences to cut; leave it out",
            config.model.family);
   }
-  if (config.device.graphs == GraphMode::step)
-    refuse(subject, key,
-           "with device.graphs: step, whose steps must all be the same; use layer or off");
   if (!subject.limits.whole_sequences.empty())
     refuse(subject, key, "with {}, which balances whole rows; use model.balance_loss, or no ramp",
            subject.limits.whole_sequences);
@@ -158,17 +143,6 @@ void check_adapters(const Subject& subject) {
            target, of_experts ? " but of its experts, which have no factors" : "",
            fmt::join(known, ", "));
   }
-  if (lora.dropout > 0 && config.train.row_tile > 0)
-    refuse(subject, "lora.dropout",
-           "{} with train.row_tile: {}, whose tiles do not know their positions; use 0 for one",
-           lora.dropout, config.train.row_tile);
-  if (config.train.ema_decay > 0)
-    refuse(subject, "train.ema_decay", "{} with lora.rank: {}, which keeps no averages; use 0",
-           config.train.ema_decay, lora.rank);
-  if (config.optimizer.name == OptimizerKind::muon)
-    refuse(subject, "optimizer.name",
-           "muon with lora.rank: {}: it is for hidden matrices, which are frozen; use adamw",
-           lora.rank);
 }
 
 void check_loss(const Subject& subject) {
@@ -208,7 +182,7 @@ void check_matmuls(const Subject& subject) {
 }
 
 void check_applicable(const Subject& subject) {
-  const Config defaults = subject.keys.defaults();
+  const Config& defaults = subject.keys.defaults();
   for (const Field& field : subject.keys.fields()) {
     const std::string actual = unmet_condition(subject.keys, field, subject.config);
     if (actual.empty() || same_value(field, subject.config, defaults)) continue;
