@@ -89,7 +89,7 @@ def check(arguments):
 def make_place(directory, trireme):
     """A directory that looks like the repository after the quickstart, with a program that shortens training."""
     shutil.copytree(os.path.join(REPOSITORY, "configs"), os.path.join(directory, "configs"))
-    for name in ("launch", "scripts"):
+    for name in ("launch", "scripts", "tests"):
         os.symlink(os.path.join(REPOSITORY, name), os.path.join(directory, name))
     pathlib.Path(directory, "book.txt").write_text("".join(
         f"In the beginning line {n} was written, and it was the {n % 7}th of them.\n" for n in range(2000)))

@@ -146,7 +146,7 @@ constexpr utf8proc_int32_t plane_end = 0x10000;
 constexpr unsigned char first_lead_that_may = 0xCC;  // of U+0300
 
 // Marks, and letters with another form, newer than Unicode 9. The tokenizers library has that
-// version's tables, which leave them unchanged; scripts/checks/check_tokenizer.py checks all of
+// version's tables, which leave them unchanged; tests/checks/check_tokenizer.py checks all of
 // them.
 constexpr CodeRange newer[] = {
     {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},

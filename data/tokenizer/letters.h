@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes of code points as the tokenizers library has them, and the forms of Unicode (UAX #15).
 // Its tables are older than utf8proc's: code points that joined later belong to no class and have
-// no other form. scripts/checks/check_tokenizer.py compares all code points.
+// no other form. tests/checks/check_tokenizer.py compares all code points.
 #pragma once
 
 #include <cstdint>

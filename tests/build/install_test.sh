@@ -3,7 +3,7 @@
 # install_test.sh prefix|package BUILD PREFIX
 #   prefix    `cmake --install` into PREFIX, moved there from where it was installed, and what run_installed.sh does
 #   package   cpack's two .deb: names, versions and dependencies, and the same from an unpacked one
-# scripts/checks/check_package.sh is the long form: a new root of Debian that gets nothing but the package and what it depends on.
+# tests/checks/check_package.sh is the long form: a new root of Debian that gets nothing but the package and what it depends on.
 set -euo pipefail
 readonly case=$1 build=$2 prefix=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

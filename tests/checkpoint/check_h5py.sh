@@ -6,4 +6,4 @@ here=$(dirname "${BASH_SOURCE[0]}")
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 "$2" -n 4 "$1" "$directory"
-python3 "$here/../../scripts/checks/check_checkpoint.py" "$directory/step_00000100" "$directory/expected.safetensors"
+python3 "$here/../../tests/checks/check_checkpoint.py" "$directory/step_00000100" "$directory/expected.safetensors"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of images by hand, each with the pixels that Pillow gives;
-// scripts/checks/check_images.py compares many more with Pillow itself.
+// tests/checks/check_images.py compares many more with Pillow itself.
 #include "data/images/decode.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small tokenizers with tokens that can be checked by hand; unlike
-// scripts/checks/check_tokenizer.py it does not need the tokenizers library.
+// tests/checks/check_tokenizer.py it does not need the tokenizers library.
 #include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>

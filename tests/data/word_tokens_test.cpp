@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizers that are not byte-level, with tokens that can be checked by hand;
-// scripts/checks/check_tokenizer.py compares learned ones with the tokenizers library.
+// tests/checks/check_tokenizer.py compares learned ones with the tokenizers library.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>

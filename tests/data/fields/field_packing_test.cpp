@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of netCDF and CF; scripts/checks/check_netcdf.py compares more with Python's netCDF4.
+// Attributes of netCDF and CF; tests/checks/check_netcdf.py compares more with Python's netCDF4.
 #include <gmock/gmock.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // field_values FILE FIELD...: prints the values of an HDF5 file's data sets as float32, one data
 // set after another; for a refused one "FIELD: why" on standard error. For
-// scripts/checks/check_fields.py.
+// tests/checks/check_fields.py.
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>

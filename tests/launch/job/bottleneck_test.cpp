@@ -196,7 +196,7 @@ double cpu_contention(const std::string& output) {
 }
 
 // Every rank's steps sleep 50 ms, so that they last equally long on a busy machine. Compared with
-// the slept time, not with step times; scripts/checks/check_bottleneck.py checks more cases, more
+// the slept time, not with step times; tests/checks/check_bottleneck.py checks more cases, more
 // closely. If other processes take the cores the bottleneck rightly says so; such a run is
 // repeated.
 TEST_P(DelayTest, TheRankItsCauseAndTheSecondsAreNamed) {

@@ -9,4 +9,4 @@ trap 'rm -rf "$directory"' EXIT
 python=${TRIREME_PYTHON:-python3}
 command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
 "$1" "$directory"
-"$python" "$repository/scripts/checks/check_exports.py" "$2" "$directory"
+"$python" "$repository/tests/checks/check_exports.py" "$2" "$directory"

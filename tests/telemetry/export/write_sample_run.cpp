@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // write_sample_run DIRECTORY: the files of a run that was killed after step 50 and went on from the
-// checkpoint of step 40, for scripts/checks/check_exports.py.
+// checkpoint of step 40, for tests/checks/check_exports.py.
 #include <chrono>
 #include <cstdlib>
 #include <limits>

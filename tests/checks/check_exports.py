@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a run's exports with the readers of the tools and compares them with metrics.jsonl.
 
-    scripts/checks/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
+    tests/checks/check_exports.py tensorboard|wandb|mlflow|prometheus RUN_DIRECTORY
 
 For W&B (offline) and MLflow it first sends the run with scripts/export_run.py. Prints one line. Exit code 0; 1 with the
 difference; 77 without the reader: pip install tensorboard; pip install wandb; pip install mlflow; apt-get install
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 from export_run import points_of  # noqa: E402
 

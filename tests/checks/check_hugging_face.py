@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports weights of a GPT run to Hugging Face's libraries and imports them, bit for bit.
 
-    scripts/checks/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
-    scripts/checks/check_hugging_face.py --expectations DIRECTORY
+    tests/checks/check_hugging_face.py RUN --data SHARDS [--trireme FILE]
+    tests/checks/check_hugging_face.py --expectations DIRECTORY
 
 RUN is a directory with config.yaml and weights.safetensors; SHARDS is a directory with one packed shard of its tokens.
 - Exports with `trireme checkpoint export`, reads the result with safetensors, loads it with transformers (no missing or extra key),

@@ -5,7 +5,7 @@
 A table: files that these libraries write (tests/data/fields/layouts_test.cpp has layouts), and the input, label and axes of the expected config, or
 part of the message why there is none. Skips cases if Python lacks the module.
 
-  scripts/checks/check_describe.py --trireme build/cpu/trireme
+  tests/checks/check_describe.py --trireme build/cpu/trireme
 
 Exit code 0: all as in the table; 1: some are not; 77: Python lacks h5py.
 """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs every kind of PNG and JPEG and compares all pixels with Pillow's.
 
-    scripts/checks/check_images.py [--trireme BINARY]
+    tests/checks/check_images.py [--trireme BINARY]
 
 Creates an image of each kind, packs it with 3 and with 1 channels, reads it with h5py and compares with
 Image.open(file).convert("RGB") and convert("L"). Only 16-bit grey is compared with the high byte, because Pillow clips

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a directory of Hugging Face to a tuned model and back: five tasks, made here.
 
-    scripts/checks/check_finetuning.py [--only TASK ...] [--trireme FILE]
+    tests/checks/check_finetuning.py [--only TASK ...] [--trireme FILE]
 
 texts: classes of texts, by a BERT with its pooler and a WordPiece tokenizer; images: five classes, by a ViT pretrained on three
 others; fields: three numbers of each field, by a ResNet of classes; chats: answers in dialogues, by adapters of a Llama, whose own

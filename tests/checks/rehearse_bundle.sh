@@ -4,7 +4,7 @@
 # environment, and only the loopback network. Unpacks it there, runs a call, and checks that rows that need a GPU end as
 # "no driver". Needs root, unshare, chroot and ip. Mounts are in a namespace that ends with the call.
 #
-#   scripts/gpu_check/rehearse_bundle.sh BUNDLE [CALL]      a minute; the default is basics
+#   tests/checks/rehearse_bundle.sh BUNDLE [CALL]      a minute; the default is basics
 set -euo pipefail
 bundle=${1:-} call=${2:-basics}
 [[ -f $bundle/unpack.sh && $(id -u) -eq 0 ]] || {

@@ -7,8 +7,8 @@ steps last equally long on a busy machine, and one rank sleeps for a known addit
 computation, its loader, its message stream, or its checkpoints. Prints a table of the bottlenecks: the rank, the cause,
 and its seconds beside the slept ones. Before each goes a clean run, in which no rank may be named.
 
-  python3 scripts/checks/check_bottleneck.py                  # every place, layout and share: about 7 minutes
-  python3 scripts/checks/check_bottleneck.py --clean 100      # 100 clean runs alone
+  python3 tests/checks/check_bottleneck.py                  # every place, layout and share: about 7 minutes
+  python3 tests/checks/check_bottleneck.py --clean 100      # 100 clean runs alone
 """
 import pathlib
 import re

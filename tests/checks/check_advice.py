@@ -7,8 +7,8 @@ takes the first setting of the line "try:", trains with and without it alternati
 of the time. Faults of the environment (slow disk, slow link) are simulated by readers or messages that sleep
 (tests/launch/fixture/slow_calls.cpp). Needs a quiet machine with two cores.
 
-  python3 scripts/checks/check_advice.py                      # all ten, three times each: about 6 minutes
-  python3 scripts/checks/check_advice.py --row "slow storage" --repeat 1
+  python3 tests/checks/check_advice.py                      # all ten, three times each: about 6 minutes
+  python3 tests/checks/check_advice.py --row "slow storage" --repeat 1
 """
 import json
 import pathlib

@@ -7,7 +7,7 @@ compares the wall time of steps and the CPU time of rank 0's threads, including 
 100 steps, compared with the 50 before and the 50 after. Intervals have 95 % confidence (bootstrap over pairs of blocks,
 and over runs). Needs a quiet machine, and the targets trireme and trireme_delayed.
 
-  python3 scripts/checks/check_telemetry_cost.py              # about 4 minutes
+  python3 tests/checks/check_telemetry_cost.py              # about 4 minutes
 """
 import pathlib
 import random

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks our safetensors files against the reference library (pip install 'safetensors>=0.8').
 
-    python3 scripts/checks/check_safetensors.py runs/gpt_tiny/weights.safetensors
+    python3 tests/checks/check_safetensors.py runs/gpt_tiny/weights.safetensors
 
 Opens each file with the reference reader, writes the same tensors with the reference writer and compares both byte for
 byte. Takes a second; prints one line per file; exits 1 on a difference.

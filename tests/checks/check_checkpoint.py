@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a checkpoint with h5py alone and compares every tensor with a safetensors file of the same weights.
 
-    scripts/checks/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
+    tests/checks/check_checkpoint.py CHECKPOINT WEIGHTS.safetensors
 
 CHECKPOINT is a directory step_*. Checks that checkpoint.h5 has every tensor of the manifest, finite and in its shape;
 model/* equals WEIGHTS bit for bit, also after moving the directory; the slices of manifest.json, assembled from the

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes keys of config.json at random and compares trireme with transformers.
 
-    scripts/checks/check_config_keys.py [--cases 120] [--seed 1] [--trireme FILE]
+    tests/checks/check_config_keys.py [--cases 120] [--seed 1] [--trireme FILE]
 
 For each case transformers creates a small random model, and one to three keys of its config.json are changed, removed
 or added. Cases that transformers cannot load are skipped. Otherwise `trireme checkpoint import` must refuse the file

@@ -5,7 +5,7 @@
 # Prints a table. Exits with 1 if a prediction is off by more than the tolerance, or if the planner orders two layouts
 # wrongly although their measured times differ by more than it. Needs a quiet machine: three minutes on two cores.
 #
-#   scripts/checks/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
+#   tests/checks/check_plan.sh [--model gpt|cnn] [--tolerance PERCENT] [--rounds N] [--steps N] [--trireme FILE] [--keep DIR]
 #
 #   --model gpt|cnn      the model: a GPT of 1.8 M parameters or a ResNet of 0.3 M (default: gpt)
 #   --tolerance PERCENT  largest error of a prediction (default: 15)
@@ -15,7 +15,7 @@
 #   --keep DIR           put hardware file, plans and runs there and keep them
 set -euo pipefail
 # shellcheck source=scripts/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
 model=gpt tolerance=15 rounds=2 steps=30 keep='' trireme=$repository/build/cpu/trireme
 read_options "--model --tolerance --rounds --steps --trireme --keep" "" "$@"
@@ -101,4 +101,4 @@ for ((round = 1; round <= rounds; ++round)); do
   done < <(layouts)
 done
 
-layouts | python3 "$repository/scripts/checks/compare_plan.py" "$work" "$rounds" "$tolerance"
+layouts | python3 "$repository/tests/checks/compare_plan.py" "$work" "$rounds" "$tolerance"

@@ -3,7 +3,7 @@
 """Reads a Grafana dashboard with Grafana Labs' own classes and checks that the schema has every key, with a value of
 the right type.
 
-    scripts/checks/check_dashboard.py launch/monitoring/grafana_dashboard.json
+    tests/checks/check_dashboard.py launch/monitoring/grafana_dashboard.json
 
 Prints one line. Exit code 0; 1 with the fault; 77 without the classes: pip install grafana-foundation-sdk (Python 3.11
 or newer). tests/launch/monitoring checks the queries.

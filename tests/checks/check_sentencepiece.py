@@ -6,7 +6,7 @@ Trains models on local text (BPE, unigram, and one like Llama 2's); downloads no
 check_tokenizer.py, with code points of every kind and invalid UTF-8. Exits with 77 if Python lacks sentencepiece or a
 module of check_tokenizer.py.
 
-  scripts/checks/check_sentencepiece.py --trireme build/cpu/trireme
+  tests/checks/check_sentencepiece.py --trireme build/cpu/trireme
 """
 import os
 import tempfile

@@ -6,8 +6,8 @@ Makes tokenizer.json files in the styles of GPT-2, Llama 3, Qwen and others from
 is a mix: files, all code points, white space, contractions, accents in every normal form, long runs and invalid UTF-8.
 Exits with 77 if Python lacks tokenizers or h5py.
 
-  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
-  scripts/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    with the time of both (half a minute)
+  tests/checks/check_tokenizer.py --trireme build/cpu/trireme                    a few MB of text, some minutes
+  tests/checks/check_tokenizer.py --trireme build/cpu/trireme --megabytes 100 --whole 1 --threads 2 --styles llama3    with the time of both (half a minute)
 """
 import json
 import os

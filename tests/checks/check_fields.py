@@ -6,7 +6,7 @@ Files are written in every format of h5py, with user blocks. Their data sets hav
 axes, filters and fill values, are partly written, and then grown and shrunk. Every value as float32 must equal h5py's.
 Only a file newer than the program's HDF5 library may be refused, with a message that says so.
 
-  scripts/checks/check_fields.py --values build/cpu/tests/field_values [--files 16] [--seed 1]
+  tests/checks/check_fields.py --values build/cpu/tests/field_values [--files 16] [--seed 1]
 
 Exit code 0: all agree; 1: some do not; 77: there is no h5py.
 """

@@ -6,7 +6,7 @@ template, with transformers' apply_chat_template.
 Compares each token and its loss mask for random conversations in several scripts, with white space around contents.
 Downloads nothing. Exits with 77 if Python lacks transformers, tokenizers or h5py.
 
-  scripts/checks/check_chat.py --trireme build/cpu/trireme
+  tests/checks/check_chat.py --trireme build/cpu/trireme
 """
 import json
 import os
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from shared import packages, parser_of, run
+from shared import SCRIPTS, packages, parser_of, run
 
 with packages("transformers tokenizers h5py numpy"):
     import check_tokenizer
@@ -108,7 +108,7 @@ def check_own_template(style, make, template, own, special, trireme, conversatio
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), chat_template=template, clean_up_tokenization_spaces=False)
     source, lines, out = random.Random(3), model / "chats.jsonl", str(model / "out")
     lines.write_text("".join(json.dumps(own_format(source, messages)) + "\n" for messages in conversations))
-    packer = [sys.executable, str(pathlib.Path(__file__).parents[1] / "pack_chats.py"), str(model), "--trireme", trireme]
+    packer = [sys.executable, str(SCRIPTS / "pack_chats.py"), str(model), "--trireme", trireme]
     run([*packer, str(lines), "--out", out, *([] if variant == "headless" else ["--pieces", str(model / "chat.json")])])
     count = 0
     for number, (messages, ours) in enumerate(zip(conversations, packed(out), strict=True), 1):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests gpu_check with a fake program that refuses a capture, hangs, skips, or has no cuDNN. Run by CTest
-(build_gpu_check_rows), or: python3 scripts/gpu_check/self_test.py
+(build_gpu_check_rows), or: python3 tests/checks/check_gpu_check.py
 """
 import json
 import os
@@ -14,8 +14,8 @@ import time
 import types
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
+HERE = str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu_check")
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import basics  # noqa: E402
 import calls  # noqa: E402

@@ -8,7 +8,7 @@ NaN where it masks. Skips deliberate differences (data/fields/README.md): bytes 
 missing_value of a wider float type is rounded to the variable's, integers scaled by integers do not overflow, and
 64-bit integers are compared as doubles. Also skips what netCDF4 fails to read.
 
-  scripts/checks/check_netcdf.py --values build/cpu/tests/field_values [--files 12] [--seed 1]
+  tests/checks/check_netcdf.py --values build/cpu/tests/field_values [--files 12] [--seed 1]
 
 Exit code 0: all agree; 1: some do not; 77: Python lacks netCDF4.
 """

@@ -3,7 +3,7 @@
 # Installs cpack's package in a new, minimal root of this system's release, and trains the quickstart's configs there for some
 # steps each. Needs root, debootstrap and a mirror; 77 if one is missing. About 3 minutes once built.
 #
-#   scripts/checks/check_package.sh [--build DIR] [--keep DIR] [--mirror URL]
+#   tests/checks/check_package.sh [--build DIR] [--keep DIR] [--mirror URL]
 #
 #   --build DIR    a build without CUDA (default: build/package, made from preset package)
 #   --keep DIR     keeps the packages and the root there
@@ -11,7 +11,7 @@
 # The test build_package is the short form, without a root.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
 build='' keep='' mirror=''
 read_options "--build --keep --mirror" "" "$@"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of evaluations against scikit-learn's, of the predictions of transformers.
 
-    scripts/checks/check_scores.py [--seed S] [--trireme FILE]
+    tests/checks/check_scores.py [--seed S] [--trireme FILE]
 
 Small models of texts with classes (two and four), values, labels and classes of tokens are trained for some steps, exported,
 and evaluated by `trireme eval` and by transformers: accuracy, F1, AUC, MAE and R2 agree to 1e-5. Half a minute. Needs: pip

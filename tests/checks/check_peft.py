@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapters of trireme in Hugging Face's peft, and of peft in trireme: equal log-likelihoods.
 
-    scripts/checks/check_peft.py [--trireme FILE]
+    tests/checks/check_peft.py [--trireme FILE]
 
 For random small models of transformers (a Llama, a GPT-2) as bases: trains adapters with `trireme train`, writes them by
 `trireme checkpoint export --adapter` and loads them by PeftModel; and fills adapters of peft, saves them and imports them by

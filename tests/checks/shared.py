@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[1]
-REPOSITORY = SCRIPTS.parent
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = REPOSITORY / "scripts"
 sys.path += [str(SCRIPTS), str(SCRIPTS / "peers")]
 from workloads import read_steps, write_idx  # noqa: E402, F401
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares every gradient of a small GPT, ResNet (images and volumes), CosmoFlow, U-Net and DeepCAM with PyTorch in double precision.
 
-    python3 scripts/checks/check_gradients.py
+    python3 tests/checks/check_gradients.py
 
 Trireme trains one step of SGD with learning rate 1, so the gradients are the old weights minus the new. PyTorch
 computes the same weights and batch in fp64. Takes seconds. Prints the loss, the gradient norm and the worst parameters;

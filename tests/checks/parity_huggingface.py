@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of random small sizes against transformers: losses, gradients, AdamW steps, weights both ways.
 
-    scripts/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--steps N] [--trireme FILE]
-    scripts/checks/parity_huggingface.py --context N --context-blocks K [--context-mode M] [--ranks R]      # long sequences, cut in time
+    tests/checks/parity_huggingface.py [--families LIST] [--models N] [--seed S] [--steps N] [--trireme FILE]
+    tests/checks/parity_huggingface.py --context N --context-blocks K [--context-mode M] [--ranks R]      # long sequences, cut in time
 
 Families: gpt2, llama, mistral, qwen2, qwen3, gemma3, mixtral, qwen3_moe, dots1, gpt_oss, phi3, smollm3, olmo2, bert, roberta, vit, deit, resnet, and
 bert_heads, llama_heads: padded texts with classes, values, labels or classes of tokens. transformers draws each model, saves it whole or in shards, and

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluates the weights of a run of a GPT or a ResNet with an independent PyTorch model and compares with `trireme eval`.
 
-Command:  python3 scripts/checks/check_reference.py RUN_DIRECTORY [--data SHARDS] [--trireme FILE] [--samples 64]
+Command:  python3 tests/checks/check_reference.py RUN_DIRECTORY [--data SHARDS] [--trireme FILE] [--samples 64]
 Cost:     seconds for the quickstart's models.
 Expected: "trireme 1.234567  pytorch 1.234567  difference 1e-07" and exit code 0; 1 beyond --tolerance.
 Needs:    pip install torch numpy h5py pyyaml safetensors
