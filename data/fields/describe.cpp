@@ -18,9 +18,9 @@
 #include "data/fields/storage/field_reader.h"
 #include "data/fields/storage/filters.h"
 #include "data/fields/well.h"
+#include "data/files/file_tree.h"
+#include "data/files/parallel.h"
 #include "data/hdf5/child.h"
-#include "data/pack/file_tree.h"
-#include "data/pack/parallel.h"
 #include "runtime/base/error.h"
 
 namespace trireme {

@@ -10,8 +10,8 @@
 #include "data/fields/config_text.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_dataset.h"
+#include "data/files/parallel.h"
 #include "data/hdf5/child.h"
-#include "data/pack/parallel.h"
 
 namespace trireme {
 namespace {

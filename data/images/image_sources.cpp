@@ -9,9 +9,9 @@
 #include <unordered_set>
 
 #include "data/fields/index_store.h"
+#include "data/files/file_tree.h"
+#include "data/files/parallel.h"
 #include "data/index_archive.h"
-#include "data/pack/file_tree.h"
-#include "data/pack/parallel.h"
 #include "data/shard/shard.h"
 #include "runtime/base/log.h"
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <map>
 
+#include "data/files/parallel.h"
 #include "data/inspect.h"
-#include "data/pack/parallel.h"
 
 namespace trireme {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "data/files/parallel.h"
 #include "data/images/image_sources.h"
 #include "data/images/inspect_images.h"
-#include "data/pack/parallel.h"
 
 namespace trireme {
 namespace {

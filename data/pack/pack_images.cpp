@@ -6,10 +6,10 @@
 #include <numeric>
 #include <thread>
 
+#include "data/files/parallel.h"
 #include "data/images/resample.h"
 #include "data/loader/sampler.h"
 #include "data/pack/images/image_source.h"
-#include "data/pack/parallel.h"
 #include "data/pack/progress.h"
 #include "data/pack/staged_directory.h"
 #include "data/shard/shard_writer.h"

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "data/fields/statistics.h"
+#include "data/files/parallel.h"
 #include "data/images/files_dataset.h"
 #include "data/kinds.h"
-#include "data/pack/parallel.h"
 #include "data/pack/progress.h"
 #include "data/preview.h"
 #include "launch/cli/number_check.h"

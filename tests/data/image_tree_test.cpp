@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
+#include "data/files/parallel.h"
 #include "data/pack/pack_images.h"
-#include "data/pack/parallel.h"
 #include "data/pack/progress.h"
 #include "data/sets/dataset.h"
 #include "tests/data/make_images.h"

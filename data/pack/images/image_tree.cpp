@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <map>
 
+#include "data/files/file_tree.h"
 #include "data/images/decode.h"
-#include "data/pack/file_tree.h"
 #include "data/pack/images/image_source.h"
 #include "data/shard/data_file.h"
 #include "runtime/base/error.h"

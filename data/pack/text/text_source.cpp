@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/pack/file_tree.h"
+#include "data/files/file_tree.h"
 #include "data/pack/progress.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"

@@ -8,9 +8,9 @@
 
 #include "data/fields/field_dataset.h"
 #include "data/fields/storage/filters.h"
+#include "data/files/file_tree.h"
 #include "data/hdf5/child.h"
 #include "data/loader/sampler.h"
-#include "data/pack/file_tree.h"
 #include "launch/bench/data/reading.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

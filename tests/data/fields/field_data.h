@@ -12,8 +12,8 @@
 #include "data/fields/field_dataset.h"
 #include "data/fields/index_store.h"
 #include "data/fields/join.h"
+#include "data/files/file_tree.h"
 #include "data/hdf5/child.h"
-#include "data/pack/file_tree.h"
 #include "tests/data/fields/make_fields.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/file_tree.h"
+#include "data/files/file_tree.h"
 
 #include <fmt/ranges.h>
 #include <glob.h>

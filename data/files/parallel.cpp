@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/pack/parallel.h"
+#include "data/files/parallel.h"
 
 #include <algorithm>
 #include <atomic>
