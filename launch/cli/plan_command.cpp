@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "launch/cli/number_check.h"
-#include "launch/cli/plan_arguments.h"
 #include "launch/cli/shared_options.h"
 #include "launch/engine/data_sets.h"
+#include "launch/plan/plan_arguments.h"
 #include "launch/plan/report.h"
 #include "models/config.h"
 #include "runtime/base/atomic_file.h"

@@ -11,8 +11,8 @@
 #include <numeric>
 #include <optional>
 
-#include "launch/cli/plan_arguments.h"
 #include "launch/guard.h"
+#include "launch/plan/plan_arguments.h"
 #include "launch/plan/print_schedule.h"
 #include "models/config.h"
 #include "runtime/base/error.h"
