@@ -439,7 +439,7 @@ disturb() {
     --set "parallel.timeout_seconds=$watch"
   wait_until 40 training "runs/disturbed$((number - 1))" || complain "training to begin"
   "$@" || complain "$* to work"
-  finish_job 90
+  finish_job 400  # a guard: 2000 steps took 150 s at a load of 18
   if ((code == 0)); then
     expect_equal "$(bits_of "$log")" "$expected" "the bits of an undisturbed run"
   else
@@ -463,16 +463,22 @@ check_blip() {
 }
 
 # What a run does on a stop: it makes a checkpoint, which takes longer than the second that mpirun gives. Ranks
-# elsewhere end because those with the signal tell them.
+# elsewhere end because those with the signal tell them, and no rank ends before the others have saved: mpirun ends
+# them all.
 check_stop() {
   begin "a job is told to stop"
   cat >"$place/rank" <<RANK
 #!/usr/bin/env bash
+end() {
+  touch "$place/end\$OMPI_COMM_WORLD_RANK"
+  until [[ -e "$place/end0" && -e "$place/end1" ]]; do sleep 0.1; done
+  exit 75
+}
 trap 'echo "rank \$OMPI_COMM_WORLD_RANK: USR1"' USR1
-trap 'sleep 3; touch "$place/stop"; echo "rank \$OMPI_COMM_WORLD_RANK: saved"; exit 75' TERM
+trap 'sleep 3; touch "$place/stop"; echo "rank \$OMPI_COMM_WORLD_RANK: saved"; end' TERM
 echo "rank \$OMPI_COMM_WORLD_RANK: ready"
 until [[ -e "$place/stop" ]]; do sleep 0.1; done
-exit 75
+end
 RANK
   chmod +x "$place/rank"
   program=$place/rank
@@ -489,7 +495,7 @@ RANK
   finish_job 30
   expect_code 75
   expect_text "rank 0: USR1"
-  expect_text "rank 0: saved"
+  expect_text "rank [01]: saved"
   expect_nothing_left 10
 }
 
