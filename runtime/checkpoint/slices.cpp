@@ -64,27 +64,19 @@ std::vector<OwnSlice> own_slices(const ParamLayout& layout, const ProcessMesh& m
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
     const TensorSplit& split = layout.split(spec);
-    const bool blocked = is_split(spec, split);
-    if (spec.is_copy() || (!blocked && split.rank > 0)) continue;
+    if (spec.is_copy() || (!is_split(spec, split) && split.rank > 0)) continue;
     const auto tensor = index.find(spec.name);
     TRIREME_EXPECTS(tensor != index.end(), "parameter {} is not in the checkpoint's list",
                     spec.name);
-    const auto bucket = static_cast<std::size_t>(layout.bucket_of(id));
-    const ParamLayout::Range piece = piece_of(layout, layout.buckets()[bucket], mesh);
-    const std::int64_t blocks = blocked ? split.local() : 1;
-    const std::int64_t block_count = stored_shape(spec, split).count() / blocks;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const std::int64_t start = layout.offset(id) + b * block_count;
-      const std::int64_t from = std::max(start, piece.first);
-      const std::int64_t to = std::min(start + block_count, piece.first + piece.count);
-      if (from >= to) continue;
-      slices.push_back({{.tensor = tensor->second,
-                         .block = blocked ? split.first() + b : 0,
-                         .first = from - start,
-                         .count = to - from},
-                        static_cast<int>(bucket),
-                        from});
-    }
+    const ParamLayout::Range piece = piece_of(layout, layout.bucket(id), mesh);
+    layout.for_each_owned_block(
+        id, piece,
+        [&](std::int64_t place, std::int64_t block, std::int64_t first, std::int64_t count) {
+          slices.push_back(
+              {{.tensor = tensor->second, .block = block, .first = first, .count = count},
+               layout.bucket_of(id),
+               piece.first + place});
+        });
   }
   return slices;
 }

@@ -83,8 +83,8 @@ Tensor ParamArena::held(int level) const {
 Tensor ParamArena::param(ParamId id, int level) const {
   const ParamSpec& spec = layout_->spec(id);
   const Shape shape = stored_shape(spec, layout_->split(spec));
-  const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
-  return elements(bucket, layout_->unit_of(id), level, layout_->offset(id), shape.count())
+  return elements(layout_->bucket(id), layout_->unit_of(id), level, layout_->offset(id),
+                  shape.count())
       .reshaped(shape);
 }
 
@@ -103,6 +103,18 @@ Tensor ParamArena::owned(const Bucket& bucket, int level) const {
   if (options_.form == Form::kept)
     return range(level, bucket.kept + first - layout_->kept(bucket).first, count);
   return range(level, options_.form == Form::slices ? bucket.owned : first, count);
+}
+
+Tensor ParamArena::owned(const OwnedRun& run) const {
+  const Tensor slice = owned(layout_->bucket(run.param));
+  return slice.empty() ? slice : slice.range(run.first, run.count);
+}
+
+Tensor ParamArena::owned(ParamId id) const {
+  const ParamLayout::Range slice = layout_->slice(layout_->bucket(id)),
+                           own = layout_->stored(id).within(slice);
+  if (own.count == 0) return {};
+  return owned(layout_->bucket(id)).range(own.first - slice.first, own.count);
 }
 
 Tensor ParamArena::place(int unit, int buffer) {

@@ -45,6 +45,9 @@ class ParamArena {
   [[nodiscard]] Tensor kept(const Bucket& bucket) const;
   // The slice of a bucket that this rank owns; empty for Form::buffers_only.
   [[nodiscard]] Tensor owned(const Bucket& bucket, int level = 0) const;
+  // Of that slice a run, or the elements of a parameter.
+  [[nodiscard]] Tensor owned(const OwnedRun& run) const;
+  [[nodiscard]] Tensor owned(ParamId id) const;
   // Makes `buffer` hold the whole weights of `unit` instead of its previous unit's; returns them.
   Tensor place(int unit, int buffer);
 

@@ -168,24 +168,26 @@ std::int64_t ParamLayout::slice_first(const Bucket& bucket) const {
   return bucket.first + zero_rank(bucket) * slice_count(bucket);
 }
 
+ParamLayout::Range ParamLayout::padded(std::size_t i) const {
+  const Bucket& own = bucket(order_[i]);
+  const bool last = i + 1 == order_.size() || &bucket(order_[i + 1]) != &own;
+  const std::int64_t first = offset(order_[i]);
+  return {first, (last ? own.first + own.count : offset(order_[i + 1])) - first};
+}
+
 // Cuts each bucket's slice at parameter boundaries and merges adjacent runs that are alike.
 void ParamLayout::find_owned_runs() {
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const ParamSpec& spec = specs_[at(order_[i])];
-    const Entry& entry = entries_[at(order_[i])];
-    const Bucket& bucket = buckets_[static_cast<std::size_t>(entry.bucket)];
-    if (bucket.kind == ParamKind::frozen) return;  // frozen ones come last
-    const bool last = i + 1 == order_.size() || bucket_of(order_[i + 1]) != entry.bucket;
-    const std::int64_t end = last ? bucket.first + bucket.count : offset(order_[i + 1]);
-    const std::int64_t slice = slice_first(bucket);
-    const std::int64_t from = std::max(entry.offset, slice);
-    const std::int64_t to = std::min(end, slice + slice_count(bucket));
-    if (from >= to) continue;
+    const Bucket& own = bucket(order_[i]);
+    if (own.kind == ParamKind::frozen) return;  // frozen ones come last
+    const Range here = padded(i).within(slice(own));
+    if (here.count == 0) continue;
     const bool repeated = repeats(spec);
     const OwnedRun run{.param = order_[i],
-                       .bucket = entry.bucket,
-                       .first = from - slice,
-                       .count = to - from,
+                       .bucket = bucket_of(order_[i]),
+                       .first = here.first - slice_first(own),
+                       .count = here.count,
                        .decay = spec.decay ? spec.rate * spec.decay_share : 0,
                        .kind = spec.kind,
                        .statistic_decay = spec.statistic_decay,
@@ -212,14 +214,14 @@ std::vector<TensorRun> ParamLayout::tensors_in(const OwnedRun& run) const {
   const ParamSpec& own = spec(run.param);
   const std::vector<ParamMatrix> matrices = matrices_of(own);
   if (matrices.back().tensor == 0) return {{run, 0}};
-  const Bucket& bucket = buckets_[static_cast<std::size_t>(run.bucket)];
-  const std::int64_t origin = offset(run.param) - slice_first(bucket);
+  const std::int64_t origin = offset(run.param) - slice_first(bucket(run.param));
   std::vector<TensorRun> parts;
   const auto add = [&](std::int64_t stored, std::size_t matrix, std::int64_t, std::int64_t count) {
-    TensorRun part{run, matrices[matrix].tensor};
-    part.run.first = std::max(run.first, origin + stored);
-    part.run.count = std::min(run.first + run.count, origin + stored + count) - part.run.first;
-    if (part.run.count > 0) parts.push_back(part);
+    const Range here = Range{origin + stored, count}.within({run.first, run.count});
+    if (here.count == 0) return;
+    parts.push_back({run, matrices[matrix].tensor});
+    parts.back().run.first = here.first;
+    parts.back().run.count = here.count;
   };
   for_each_matrix_run(own, split(own), matrices, add);
   return parts;

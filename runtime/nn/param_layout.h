@@ -3,6 +3,7 @@
 // of a data-parallel group except for slice ownership.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,6 +92,9 @@ class ParamLayout {
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return specs_[at(id)]; }
   [[nodiscard]] std::int64_t offset(ParamId id) const { return entries_[at(id)].offset; }
   [[nodiscard]] int bucket_of(ParamId id) const { return entries_[at(id)].bucket; }
+  [[nodiscard]] const Bucket& bucket(ParamId id) const {
+    return buckets_[static_cast<std::size_t>(bucket_of(id))];
+  }
   [[nodiscard]] int unit_of(ParamId id) const { return entries_[at(id)].unit; }
   // Preferring trained weights; index -1 if the unit has no parameters.
   [[nodiscard]] ParamId first_of_unit(int unit) const;
@@ -129,7 +133,50 @@ class ParamLayout {
   struct Range {
     std::int64_t first = 0;
     std::int64_t count = 0;
+    [[nodiscard]] Range within(const Range& other) const {
+      const std::int64_t from = std::max(first, other.first);
+      return {from,
+              std::max(std::min(first + count, other.first + other.count) - from, std::int64_t{0})};
+    }
   };
+  // This rank's slice of a bucket.
+  [[nodiscard]] Range slice(const Bucket& bucket) const {
+    return {slice_first(bucket), slice_count(bucket)};
+  }
+  // A parameter as stored here, without the padding behind it; and the i-th of order() with it.
+  [[nodiscard]] Range stored(ParamId id) const {
+    return {offset(id), stored_shape(spec(id), split(spec(id))).count()};
+  }
+  [[nodiscard]] Range padded(std::size_t i) const;
+  // Visits the runs of a parameter's elements in `range`, such as slice() or kept(), that are
+  // adjacent here and in the whole tensor: `visit(place, logical, count)`, with the first element's
+  // place in the range and in the tensor.
+  template <typename Visit>
+  void for_each_owned_run(ParamId id, const Range& range, Visit&& visit) const {
+    for_each_run(spec(id), split(spec(id)),
+                 [&](std::int64_t place, std::int64_t logical, std::int64_t count) {
+                   const std::int64_t first = offset(id) + place;
+                   const Range here = Range{first, count}.within(range);
+                   if (here.count > 0)
+                     visit(here.first - range.first, logical + here.first - first, here.count);
+                 });
+  }
+  // The same for this rank's blocks of a parameter (TensorSplit), or all of it as one block:
+  // `visit(place, block, first, count)`, elements [first, first + count) of the block.
+  template <typename Visit>
+  void for_each_owned_block(ParamId id, const Range& range, Visit&& visit) const {
+    const TensorSplit& cut = split(spec(id));
+    const bool blocked = is_split(spec(id), cut);
+    const int blocks = blocked ? cut.local() : 1;
+    Range block = stored(id);
+    block.count /= blocks;
+    for (int b = 0; b < blocks; ++b, block.first += block.count) {
+      const Range here = block.within(range);
+      if (here.count > 0)
+        visit(here.first - range.first, std::int64_t{blocked ? cut.first() + b : 0},
+              here.first - block.first, here.count);
+    }
+  }
   // Whether a rank keeps only its slice of a bucket's fp32 parameters; it receives the other slices
   // rounded, or for one use.
   [[nodiscard]] bool keeps_slice(const Bucket& bucket) const {

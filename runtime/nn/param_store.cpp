@@ -67,9 +67,6 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
 // Initialises the part of a parameter that this rank keeps.
 void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed) {
   const ParamSpec& spec = layout_->spec(id);
-  const Bucket& bucket = layout_->buckets()[static_cast<std::size_t>(layout_->bucket_of(id))];
-  const Tensor values = masters_.kept(bucket);
-  const std::int64_t begin = layout_->kept(bucket).first - layout_->offset(id);
   const std::string& identity = spec.identity();
   const std::uint64_t key = stable_id(identity.data(), identity.size());
   const auto fill = [&](const Tensor& part, std::int64_t logical) {
@@ -85,13 +82,12 @@ void ParamStore::initialize_param(Stream& stream, ParamId id, std::uint64_t seed
         return ops::fill_uniform(stream, part, seed, key, logical, init.a, init.b);
     }
   };
-  for_each_run(spec, layout_->split(spec),
-               [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
-                 const std::int64_t from = std::max(stored, begin);
-                 const std::int64_t to = std::min(stored + count, begin + values.count());
-                 if (from < to)
-                   fill(values.range(from - begin, to - from), logical + from - stored);
-               });
+  const Bucket& bucket = layout_->bucket(id);
+  const Tensor values = masters_.kept(bucket);
+  layout_->for_each_owned_run(id, layout_->kept(bucket),
+                              [&](std::int64_t place, std::int64_t logical, std::int64_t count) {
+                                fill(values.range(place, count), logical);
+                              });
 }
 
 void ParamStore::initialize(Stream& stream, std::uint64_t seed) {

@@ -96,6 +96,20 @@ class ParamStore {
   [[nodiscard]] const ParamArena& gradients() const { return gradients_; }  // f32, partial sums
   // Empty if the compute dtype is f32.
   [[nodiscard]] const ParamArena& compute_copies() const { return compute_; }
+  // Visits this rank's slices of the weights' gradients in runs that are adjacent in the whole
+  // tensor too: `visit(spec, values, first)`, with values(n) f32 of its elements from `first` on.
+  template <typename Visit>
+  void for_each_owned_gradient(Visit&& visit) const {
+    for (const OwnedRun& run : layout_->owned_params()) {
+      if (run.kind != ParamKind::weight) continue;
+      const Tensor values = gradients_.owned(run);
+      layout_->for_each_owned_run(
+          run.param, {layout_->slice_first(layout_->bucket(run.param)) + run.first, run.count},
+          [&](std::int64_t place, std::int64_t logical, std::int64_t count) {
+            visit(layout_->spec(run.param), values.range(place, count), logical);
+          });
+    }
+  }
   // Bytes held, including compute copies and unit buffers.
   [[nodiscard]] std::size_t parameter_bytes() const { return masters_.bytes() + compute_.bytes(); }
 

@@ -79,7 +79,7 @@ void FactoredMoments::add_runs(const OwnedRun& run, const ParamStore& params,
                                std::vector<ops::SquaresRun>& squares) const {
   const ParamLayout& layout = params.layout();
   const ParamSpec& spec = layout.spec(run.param);
-  const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
+  const Bucket& bucket = layout.bucket(run.param);
   const Tensor gradients = params.gradients().owned(bucket),
                masters = params.masters().owned(bucket);
   const std::size_t first_matrix = matrix_of_.at(spec.identity());

@@ -30,9 +30,7 @@ Muon::Muon(Device& device, const ParamStore& params, const TensorGroup* slices,
     Work work{.bucket = &bucket};
     for (const ParamId id : layout.order()) {
       const ParamSpec& spec = layout.spec(id);
-      if (&layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))] != &bucket ||
-          !spec.hidden || !layout.trains(id))
-        continue;
+      if (&layout.bucket(id) != &bucket || !spec.hidden || !layout.trains(id)) continue;
       work.matrices.push_back({.first = layout.offset(id) - bucket.first,
                                .count = stored_shape(spec, layout.split(spec)).count(),
                                .parts = parts_of(spec, layout.split(spec))});

@@ -79,7 +79,6 @@ void ReplicaCheck::add_parameters() {
   const ParamLayout& layout = params_.layout();
   for (const ParamId id : layout.order()) {
     const ParamSpec& spec = layout.spec(id);
-    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
     const bool with_tensor = !is_split(spec, layout.split(spec));
     const bool shared = spec.expert && shares_experts_;
     const auto add = [&](const Tensor& values, bool whole, bool in_tensor) {
@@ -91,25 +90,13 @@ void ReplicaCheck::add_parameters() {
                           .with_experts = whole && shared,
                           .expert_slice = !whole && shared});
     };
-    if (!layout.keeps_slice(bucket)) {
+    if (!layout.keeps_slice(layout.bucket(id))) {
       add(params_.master(id), true, with_tensor);
       continue;
     }
-    add(own_part(id, bucket), false, with_tensor);
+    add(params_.masters().owned(id), false, with_tensor);
     if (layout.zero().stage < 3) add(pairs_of(params_.compute(id)), true, false);
   }
-}
-
-Tensor ReplicaCheck::own_part(ParamId id, const Bucket& bucket) const {
-  const ParamLayout& layout = params_.layout();
-  const ParamSpec& spec = layout.spec(id);
-  const std::int64_t slice = layout.slice_first(bucket);
-  const std::int64_t first = std::max(layout.offset(id), slice);
-  const std::int64_t last =
-      std::min(layout.offset(id) + stored_shape(spec, layout.split(spec)).count(),
-               slice + layout.slice_count(bucket));
-  if (first >= last) return {};
-  return params_.masters().owned(bucket).range(first - slice, last - first);
 }
 
 Tensor ReplicaCheck::digests() const {

@@ -46,7 +46,6 @@ class ReplicaCheck {
   };
   void add_parameters();
   // The part of a parameter in this rank's slice of its bucket; may be empty.
-  [[nodiscard]] Tensor own_part(ParamId id, const Bucket& bucket) const;
   void compare(Group& group);
   void judge(const Group& group);
   [[noreturn]] void name_odd_one(const Group& group, std::span<const std::size_t> differing);

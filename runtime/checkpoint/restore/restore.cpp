@@ -68,15 +68,14 @@ class Restorer {
                       .local_blocks = blocked ? split.local() : 1};
     range.block_count = stored_shape(spec, split).count() / range.local_blocks;
     const std::int64_t offset = layout.offset(id);
-    const std::int64_t begin = std::max(offset, held.first);
-    const std::int64_t end =
-        std::min(offset + stored_shape(spec, split).count(), held.first + held.count);
-    if (begin >= end) return filled;
+    const ParamLayout::Range here = layout.stored(id).within({held.first, held.count});
+    if (here.count == 0) return filled;
+    const std::int64_t begin = here.first, end = here.first + here.count;
     const auto found = stored.tensors.find(spec.identity());
     if (found == stored.tensors.end()) return end;
     pad(held, filled, begin);
     if (grows(spec.identity(), selection_)) {
-      fill_grown(spec, held.values.range(begin - held.first, end - begin), begin - offset,
+      fill_grown(id, held.values.range(begin - held.first, here.count), here,
                  StoredReader(stored).whole(found->second), found->second.shape);
       return end;
     }
@@ -88,27 +87,24 @@ class Restorer {
     return end;
   }
 
-  // `to`: elements of this rank's part from `begin` on.
-  void fill_grown(const ParamSpec& spec, const Tensor& to, std::int64_t begin,
+  // `to`: elements `here` of the whole arena.
+  void fill_grown(ParamId id, const Tensor& to, const ParamLayout::Range& here,
                   std::vector<float> whole, const Shape& there) {
+    const ParamLayout& layout = values_.params.layout();
     const auto width = static_cast<std::size_t>(there.count() / there[0]);
     const auto known = static_cast<std::size_t>(selection_.tokens_there);
     std::vector<double> mean(width);
     for (std::size_t i = 0; i < known * width; ++i)
       mean[i % width] += static_cast<double>(whole[i]) / static_cast<double>(known);
-    whole.resize(static_cast<std::size_t>(spec.shape.count()));
+    whole.resize(static_cast<std::size_t>(layout.spec(id).shape.count()));
     for (std::size_t i = known * width; i < whole.size(); ++i)
       whole[i] = static_cast<float>(mean[i % width]);
     const Buffer host(device_, to.bytes(), MemoryKind::host);
     auto* const values = reinterpret_cast<float*>(host.data());
-    for_each_run(spec, values_.params.layout().split(spec),
-                 [&](std::int64_t stored, std::int64_t logical, std::int64_t count) {
-                   const std::int64_t from = std::max(stored, begin);
-                   const std::int64_t end = std::min(stored + count, begin + to.count());
-                   if (from < end)
-                     std::copy_n(whole.begin() + logical + from - stored, end - from,
-                                 values + from - begin);
-                 });
+    layout.for_each_owned_run(id, here,
+                              [&](std::int64_t place, std::int64_t logical, std::int64_t count) {
+                                std::copy_n(whole.begin() + logical, count, values + place);
+                              });
     device_.copy(stream_, to.data, host.data(), to.bytes());
     stream_.synchronize();
   }

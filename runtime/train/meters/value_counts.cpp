@@ -65,19 +65,11 @@ ValueCounts::ValueCounts(Device& device, const ProcessMesh& mesh, const ParamSto
     if (mesh.here().data >= std::max(shape.shard, spec.expert ? shape.expert : 1) ||
         layout.repeats(spec))
       continue;  // another rank has the same
-    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
-    const std::int64_t slice = layout.slice_first(bucket);
-    const std::int64_t first = std::max(layout.offset(id), slice);
-    const std::int64_t last =
-        std::min(layout.offset(id) + stored_shape(spec, layout.split(spec)).count(),
-                 slice + layout.slice_count(bucket));
-    if (first >= last) continue;
-    const auto part = [&](const ParamArena& arena) {
-      return arena.owned(bucket).range(first - slice, last - first);
-    };
+    const Tensor values = params.masters().owned(id);
+    if (values.empty()) continue;
     regions_.push_back({.weight = static_cast<std::size_t>(known - weights_.begin()),
-                        .values = part(params.masters()),
-                        .gradients = part(params.gradients())});
+                        .values = values,
+                        .gradients = params.gradients().owned(id)});
   }
 }
 

@@ -90,44 +90,37 @@ void StepViews::layer_done(Seen what, const Context& context, int index, const s
        head ? context.losses : values);
 }
 
-void StepViews::show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
-                               const Tensor& values, int micro_batch) {
+void StepViews::show_parameter(Stream& stream, Seen what, ParamId id,
+                               const ParamLayout::Range& range, const Tensor& values,
+                               int micro_batch) {
   const ParamLayout& layout = model_.params().layout();
   const ParamSpec& spec = layout.spec(id);
-  const TensorSplit& split = layout.split(spec);
-  const Blocking blocking = blocking_of(spec, split);
-  const bool blocked = is_split(spec, split);
-  const std::int64_t blocks = blocked ? split.local() : 1;
-  const std::int64_t block_count = stored_shape(spec, split).count() / blocks;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t from = std::max(first, b * block_count);
-    const std::int64_t to = std::min(first + values.count(), (b + 1) * block_count);
-    if (from >= to) continue;
-    for (const DigestPart& part :
-         digest_parts(blocking, blocked ? split.first() + b : 0, from - b * block_count, to - from))
-      show(stream,
-           {.what = what,
-            .micro_batch = micro_batch,
-            .layer = layer_of(layout.unit_of(id)),
-            .name = spec.name,
-            .base = static_cast<std::int64_t>(part.places.base),
-            .width = part.places.width,
-            .stride = part.places.stride,
-            .first = part.places.first},
-           values.range(from - first + part.offset, part.count));
-  }
+  const Blocking blocking = blocking_of(spec, layout.split(spec));
+  layout.for_each_owned_block(
+      id, range,
+      [&](std::int64_t place, std::int64_t block, std::int64_t first, std::int64_t count) {
+        for (const DigestPart& part : digest_parts(blocking, block, first, count))
+          show(stream,
+               {.what = what,
+                .micro_batch = micro_batch,
+                .layer = layer_of(layout.unit_of(id)),
+                .name = spec.name,
+                .base = static_cast<std::int64_t>(part.places.base),
+                .width = part.places.width,
+                .stride = part.places.stride,
+                .first = part.places.first},
+               values.range(place + part.offset, part.count));
+      });
 }
 
 void StepViews::parameters(Stream& stream, Seen what) {
   if (!look_at(what)) return;
   const ParamStore& params = model_.params();
-  const ParamLayout& layout = params.layout();
   const ParamArena& arena = what == Seen::reduced_gradient ? params.gradients() : params.masters();
-  for (const OwnedRun& run : layout.owned_params()) {
-    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
-    show_parameter(stream, what, run.param,
-                   layout.slice_first(bucket) + run.first - layout.offset(run.param),
-                   arena.owned(bucket).range(run.first, run.count), /*micro_batch=*/-1);
+  for (const OwnedRun& run : params.layout().owned_params()) {
+    const std::int64_t slice = params.layout().slice_first(params.layout().bucket(run.param));
+    show_parameter(stream, what, run.param, {slice + run.first, run.count}, arena.owned(run),
+                   /*micro_batch=*/-1);
   }
 }
 
@@ -136,10 +129,7 @@ void StepViews::add_micro_batch(Stream& compute, int bucket, const Tensor& gradi
   const Bucket& place = layout.buckets()[static_cast<std::size_t>(bucket)];
   for (const ParamId id : layout.order()) {
     if (layout.bucket_of(id) != bucket) continue;
-    const ParamSpec& spec = layout.spec(id);
-    show_parameter(compute, Seen::parameter_gradient, id, 0,
-                   gradients.range(layout.offset(id) - place.first,
-                                   stored_shape(spec, layout.split(spec)).count()),
+    show_parameter(compute, Seen::parameter_gradient, id, {place.first, place.count}, gradients,
                    place.expert ? of_sources_[static_cast<std::size_t>(source)] : micro_batch_);
   }
 }

@@ -41,8 +41,8 @@ class StepViews final : public GradientProbe {
 
  private:
   void show(Stream& stream, const Observed& what, const Tensor& values);
-  // Elements [first, first + values.count()) of a parameter's stored values.
-  void show_parameter(Stream& stream, Seen what, ParamId id, std::int64_t first,
+  // A parameter's part of `values`, which are elements `range` of the whole arena.
+  void show_parameter(Stream& stream, Seen what, ParamId id, const ParamLayout::Range& range,
                       const Tensor& values, int micro_batch);
   [[nodiscard]] int layer_of(int unit) const;
 
