@@ -208,6 +208,8 @@ void Engine::begin() {
   options.slow_file = file_read_longest;
   if (session_.experts != nullptr && !session_.dry)
     options.expert_nodes = nodes_of(session_.mesh.experts());
+  for (const auto& transform : parts_.transforms)
+    options.transforms.push_back(transform.get());
   if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);

@@ -67,6 +67,9 @@ struct EngineParts {
   // Replaces all data by generated micro-batches, for measurements. Nothing is restored or saved,
   // and run.directory is ignored.
   std::function<std::unique_ptr<BatchSource>(Device&, const Config&)> batches{};
+  // What happens to the gradients of each step, in this order, before their norm is taken and
+  // clipped (runtime/optim/gradient_transform.h).
+  std::vector<std::shared_ptr<GradientTransform>> transforms{};
 };
 
 // The parts of training; Engine::begin() makes them in this order.

@@ -115,7 +115,7 @@ CheckpointValues TrainingState::checkpoint_values() const {
                           .first = optimizer.first_moments(),
                           .second = optimizer.second_moments()};
   if (average.enabled()) values.average = average.values();
-  if (const LossScaler* const scaler = optimizer.loss_scaler())
+  if (const LossScaler* const scaler = engine.loss_scaler())
     values.scalars.emplace_back("loss_scale", scaler->state());
   if (const Tensor factored = optimizer.factored_moments(); !factored.empty())
     values.scalars.emplace_back("factored_moments", factored);

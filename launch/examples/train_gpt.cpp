@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Your own training loop: the engine does the steps, this program acts between them. Here the run
 // stops once the validation loss has not improved for a while (early stopping), and keeps a
-// checkpoint of each best.
+// checkpoint of each best. Within a step it changes the gradients.
 //
 //   mpirun -np 2 train_gpt gpt.yaml data.path=data/book/train
 //   data.validation_path=data/book/validation train.steps=500
@@ -10,23 +10,53 @@
 // `trireme train`.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "data/hdf5/child.h"
 #include "launch/engine/engine.h"
 #include "runtime/base/error.h"
+#include "runtime/base/philox.h"
 #include "runtime/comm/mpi.h"
+#include "runtime/ops/elementwise/elementwise.h"
+#include "runtime/ops/random/init.h"
 
 namespace {
 
 constexpr std::int64_t steps_between_evaluations = 10;
 constexpr int patience = 3;  // evaluations without improvement
 
+// Noise that fades (Neelakantan et al., 2015). Its key is an element's place in the whole tensor,
+// so it has the same bits on every layout.
+class GradientNoise final : public trireme::GradientTransform {
+ public:
+  void apply(trireme::Stream& stream, const trireme::ParamStore& params,
+             const trireme::GradientStep& step) override {
+    const auto now = static_cast<std::uint64_t>(step.number);
+    const float deviation = 1e-4F * std::pow(1.0F + static_cast<float>(now), -0.55F);
+    const auto most = static_cast<std::size_t>(params.layout().owned_trained_elements());
+    if (noise_.bytes() == 0)
+      noise_ = {stream.device(), most * sizeof(float), trireme::MemoryKind::device};
+    params.for_each_owned_gradient([&](const trireme::ParamSpec& spec,
+                                       const trireme::Tensor& gradients, std::int64_t first) {
+      const std::string& name = spec.identity();  // equal for tied copies
+      const trireme::Tensor noise = noise_.view(trireme::DType::f32, gradients.shape);
+      trireme::ops::fill_normal(stream, noise, now, trireme::stable_id(name.data(), name.size()),
+                                first, 0, deviation);
+      trireme::ops::add_in_place(stream, gradients, noise);
+    });
+  }
+
+ private:
+  trireme::Buffer noise_;
+};
+
 void train(const std::string& file, const std::vector<std::string>& overrides) {
   const trireme::RankProcess process;  // mpirun, srun, RANK and WORLD_SIZE over TCP, or alone
   const bool speaks = process.mpi.rank() == 0;
   const trireme::Config config = trireme::read_config(process, file, overrides);
-  trireme::Engine engine(process, config);
+  trireme::Engine engine(process, config, trireme::Purpose::train,
+                         {.transforms = {std::make_shared<GradientNoise>()}});
   engine.begin();  // at the newest checkpoint in run.directory, if there is one
 
   double best = std::numeric_limits<double>::infinity();

@@ -6,7 +6,6 @@
 
 #include "runtime/comm/comm_label.h"
 #include "runtime/ops/experts/router.h"
-#include "runtime/ops/update/exact_sum.h"
 
 namespace trireme {
 namespace {
@@ -30,56 +29,44 @@ ops::UpdateOptions update_options(const OptimizerConfig& config) {
 
 }  // namespace
 
-Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerConfig& config,
-                     float clip_norm, const OptimizerRanks& ranks,
-                     std::optional<ops::LossScaleOptions> loss_scale)
+Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options)
     : device_(device),
       params_(params),
-      config_(config),
-      traits_(traits_of(config.name)),
-      clip_norm_(clip_norm),
-      exact_norms_(ranks.exact) {
-  const auto join = [&](std::optional<TensorGroup>& group, Communicator* communicator) {
-    if (communicator == nullptr || communicator->size() == 1) return;
-    group.emplace(device, *communicator, *ranks.comm, ranks.stalls);
-  };
+      config_(options.config),
+      traits_(traits_of(config_.name)),
+      transforms_(options.transforms),
+      groups_(device, options.ranks) {
+  const OptimizerRanks& ranks = options.ranks;
   for (const OwnedRun& run : params.layout().owned_runs())
     TRIREME_EXPECTS(traits_.groups || run.rate == 1.0F,
                     "{} has its own learning rate, which {} does not support",
                     params.layout().spec(run.param).name, traits_.name);
-  join(slices_, ranks.slices);
-  join(tensor_, ranks.tensor);
-  join(model_, ranks.model);
   const MemoryScope scope(MemoryRole::optimizer);
-  if (loss_scale) scaler_.emplace(device, *loss_scale);
   const auto stream = device.make_stream(StreamKind::compute);  // its end waits for all
   // A stage with all weights frozen has no moments, but the optimizer still does.
   const std::size_t state =
       std::max(static_cast<std::size_t>(params.layout().owned_trained_elements()), std::size_t{1}) *
       sizeof(float);
-  const int moments = config.moments();
+  const int moments = config_.moments();
   if (moments > 0) first_ = zeroed(device, stream.get(), state);
   if (moments > 1) second_ = zeroed(device, stream.get(), state);
   if (traits_.factored) {
     const ParamLayout& layout = params.layout();
     factored_.emplace(device, *stream, params, ranks.chain.empty() ? layout.specs() : ranks.chain,
-                      exact_norms_);
+                      ranks.exact);
   }
   if (traits_.trust_ratios) ratios_.emplace(device, params.layout());
   if (traits_.orthogonal)
-    muon_.emplace(device, params, slices_ ? &*slices_ : nullptr, tensor_ ? &*tensor_ : nullptr);
+    muon_.emplace(device, params, groups_.slices ? &*groups_.slices : nullptr,
+                  groups_.tensor ? &*groups_.tensor : nullptr);
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
-  norm_ = zeroed(device, stream.get(), sizeof(float));
-  sum_ = zeroed(device, stream.get(), sizeof(double));
-  exact_ = zeroed(device, stream.get(), ops::exact_sum_words * sizeof(std::uint64_t));
-  make_tables(*stream);
+  make_tables(*stream, ranks.exact);
 }
 
-void Optimizer::make_tables(Stream& stream) {
+void Optimizer::make_tables(Stream& stream, bool exact) {
   const ParamLayout& layout = params_.layout();
   std::vector<ops::UpdateRun> weights, hidden;
-  std::vector<ops::SquaresRun> counted;
   std::vector<TrustRatios::Run> trusted;
   for (const OwnedRun& run : ratios_ || muon_ ? layout.owned_params() : layout.owned_runs()) {
     if (run.kind == ParamKind::statistic) {
@@ -99,19 +86,10 @@ void Optimizer::make_tables(Stream& stream) {
         trusted.push_back({number, weights.back().parameter, weights.back().gradient});
     }
   }
-  for (const OwnedRun& run : layout.owned_runs()) {
-    if (run.kind == ParamKind::weight && run.counted)
-      counted.push_back({.values = tensors_of(run).gradient});
-  }
   weights_ = ops::UpdateTable(stream, weights);
   hidden_ = ops::UpdateTable(stream, hidden);
-  counted_ = ops::SquaresTable(stream, counted, 1, exact_norms_);
-  if (ratios_) ratios_->measure(stream, trusted, exact_norms_);
+  if (ratios_) ratios_->measure(stream, trusted, exact);
   if (factored_) ratios_->count_elements(stream);
-}
-
-Tensor Optimizer::gradient_norm() const {
-  return norm_.view(DType::f32, Shape{1});
 }
 
 float* Optimizer::staged(std::int64_t step) const {
@@ -136,18 +114,12 @@ Tensor Optimizer::scalars() const {
   return scalars_.view(DType::f32, Shape{scalar_count});
 }
 
-void Optimizer::step(Stream& stream, std::int64_t step) {
-  measure(stream, step);
+void Optimizer::step(Stream& stream, GradientStep step) {
+  device_.copy(stream, scalars_.data(), staged(step.number), scalars_.bytes());
+  step.scalars = scalars();
+  for (GradientTransform* const transform : transforms_)
+    transform->apply(stream, params_, step);
   update(stream);
-}
-
-void Optimizer::measure(Stream& stream, std::int64_t step, const Tensor& sums, double targets) {
-  device_.copy(stream, scalars_.data(), staged(step), scalars_.bytes());
-  sum_squares(stream);
-  ops::clip_scale(
-      stream, scalars(), gradient_norm(), sum_.view(DType::f64, Shape{1}), clip_norm_,
-      {.loss_scale = scaler_ ? scaler_->scale() : Tensor{}, .sums = sums, .targets = targets});
-  if (scaler_) scaler_->update(stream, scalars());
 }
 
 void Optimizer::update(Stream& stream) {
@@ -158,7 +130,7 @@ void Optimizer::update(Stream& stream) {
   if (factored_) {
     factored_->sum(stream);
     const ScopedCommLabel label("factored moments");
-    add_up(stream, factored_->sums());
+    groups_.add_up(stream, factored_->sums());
     factored_->update(stream, scalars());
   }
   const ops::UpdateTable& own = muon_ ? hidden_ : weights_;
@@ -183,25 +155,6 @@ void Optimizer::update(Stream& stream) {
   }
 }
 
-void Optimizer::sum_squares(Stream& stream) {
-  const Tensor sum = sum_.view(DType::f64, Shape{1});
-  const Tensor exact = exact_.view(DType::u64, Shape{ops::exact_sum_words});
-  if (exact_norms_) {
-    ops::sum_squares_exact(stream, exact, counted_);
-  } else {
-    ops::sum_squares(stream, sum, counted_);
-  }
-  const Tensor& total = exact_norms_ ? exact : sum;
-  const ScopedCommLabel label("gradient norm");
-  add_up(stream, total);
-  if (exact_norms_) ops::exact_sum_values(stream, sum, exact);
-}
-
-void Optimizer::add_up(Stream& stream, const Tensor& sums) const {
-  if (slices_) slices_->all_reduce(stream, sums);
-  if (model_) model_->all_reduce(stream, sums);
-}
-
 Tensor Optimizer::moments(const Buffer& buffer) const {
   return buffer.data() == nullptr
              ? Tensor{}
@@ -209,15 +162,16 @@ Tensor Optimizer::moments(const Buffer& buffer) const {
 }
 
 ops::UpdateRun Optimizer::tensors_of(const OwnedRun& run) const {
-  const Bucket& bucket = params_.layout().buckets()[static_cast<std::size_t>(run.bucket)];
-  const auto part = [&](const Tensor& all, std::int64_t first) {
-    return all.empty() ? all : all.range(first + run.first, run.count);
+  const auto moments_of = [&](const Buffer& buffer) {
+    const Tensor all = moments(buffer);
+    return all.empty() ? all
+                       : all.range(params_.layout().bucket(run.param).owned + run.first, run.count);
   };
-  return {.parameter = part(params_.masters().owned(bucket), 0),
-          .gradient = part(params_.gradients().owned(bucket), 0),
-          .compute = part(params_.compute_copies().owned(bucket), 0),
-          .first = part(moments(first_), bucket.owned),
-          .second = part(moments(second_), bucket.owned),
+  return {.parameter = params_.masters().owned(run),
+          .gradient = params_.gradients().owned(run),
+          .compute = params_.compute_copies().owned(run),
+          .first = moments_of(first_),
+          .second = moments_of(second_),
           .decay = run.decay,
           .rate = run.rate};
 }
@@ -225,8 +179,8 @@ ops::UpdateRun Optimizer::tensors_of(const OwnedRun& run) const {
 void Optimizer::measure_tensors(Stream& stream) {
   ratios_->sum(stream);
   const ScopedCommLabel label("trust ratios");
-  if (slices_) slices_->all_reduce(stream, ratios_->sums());
-  if (tensor_) tensor_->all_reduce(stream, ratios_->sums());
+  if (groups_.slices) groups_.slices->all_reduce(stream, ratios_->sums());
+  if (groups_.tensor) groups_.tensor->all_reduce(stream, ratios_->sums());
   ops::TrustOptions trust{};
   if (traits_.factored) {
     trust = {.scale_parameter = config_.scale_parameter};
@@ -236,35 +190,6 @@ void Optimizer::measure_tensors(Stream& stream) {
              .gradients = true};
   }
   ratios_->finish(stream, scalars(), trust);
-}
-
-// Several ZeRO groups of data ranks that share experts hold the same dense parameters and other
-// experts: then all of them count together (ParamLayout::repeats).
-OptimizerRanks optimizer_ranks(const ProcessMesh& mesh) {
-  if (mesh.shape().expert > mesh.shape().shard)
-    return {.slices = &mesh.experts(), .model = &mesh.pipeline()};
-  return {.slices = &mesh.zero(), .tensor = &mesh.tensor(), .model = &mesh.model()};
-}
-
-LossScaler::LossScaler(Device& device, const ops::LossScaleOptions& options)
-    : options_(options),
-      state_(device, ops::LossScaleState::count * sizeof(float), MemoryKind::device) {
-  const Buffer host(device, state_.bytes(), MemoryKind::host);
-  auto* const values = reinterpret_cast<float*>(host.data());
-  values[ops::LossScaleState::scale] = options.initial;
-  values[ops::LossScaleState::good_steps] = 0.0F;
-  values[ops::LossScaleState::skipped_steps] = 0.0F;
-  const auto stream = device.make_stream(StreamKind::compute);
-  device.copy(*stream, state_.data(), host.data(),
-              state_.bytes());  // the stream's destructor waits for it
-}
-
-Tensor LossScaler::state() const {
-  return state_.view(DType::f32, Shape{ops::LossScaleState::count});
-}
-
-void LossScaler::update(Stream& stream, const Tensor& scalars) {
-  ops::update_loss_scale(stream, state(), scalars, options_);
 }
 
 }  // namespace trireme

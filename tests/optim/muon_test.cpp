@@ -85,7 +85,7 @@ class MuonTest : public test::CpuFixture {
         gradient[i] = static_cast<float>(std::sin(static_cast<double>(7 * i + 3 * step)));
     }
     optimizer.prepare(step, 0.1);
-    optimizer.step(*compute_, step);
+    optimizer.step(*compute_, {.number = step});
   }
 
   ParamStore params_;
@@ -105,8 +105,9 @@ TEST_F(MuonTest, StepsAlongTheOrthogonalizedMomentumOfEachMatrix) {
   std::vector<std::vector<float>> before;
   for (const Part& part : parts)
     before.push_back(values_of<float>(params_.master(part.id)));
-  Optimizer optimizer(*device_, params_,
-                      {.name = OptimizerKind::muon, .weight_decay = 0.5, .momentum = 0.9}, 0);
+  Optimizer optimizer(
+      *device_, params_,
+      {.config = {.name = OptimizerKind::muon, .weight_decay = 0.5, .momentum = 0.9}});
 
   run(optimizer, 0);
   run(optimizer, 1);
@@ -142,7 +143,8 @@ TEST_F(MuonTest, GivesEverySingularValueAboutOne) {
   allocate();
   // No weight decay and a rate of 1: the difference is the direction.
   const auto before = values_of<float>(params_.master(id));
-  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0}, 0);
+  Optimizer optimizer(*device_, params_,
+                      {.config = {.name = OptimizerKind::muon, .weight_decay = 0}});
   run(optimizer, 0);
 
   Matrix step = zeros(8, 30);
@@ -164,7 +166,8 @@ TEST_F(MuonTest, LeavesParametersThatAreNoHiddenMatrixToAdamW) {
       params_.declare({.name = "table", .shape = {4, 4}, .init = Init::normal(1), .matrix = true});
   allocate();
   const auto before = values_of<float>(params_.master(table));
-  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0}, 0);
+  Optimizer optimizer(*device_, params_,
+                      {.config = {.name = OptimizerKind::muon, .weight_decay = 0}});
 
   run(optimizer, 0);
 
@@ -180,12 +183,13 @@ TEST_F(MuonTest, AMatrixWithoutGradientOnlyDecays) {
   const ParamId id = declare("w", {3, 7});
   allocate();
   const auto before = values_of<float>(params_.master(id));
-  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::muon, .weight_decay = 0.5}, 0);
+  Optimizer optimizer(*device_, params_,
+                      {.config = {.name = OptimizerKind::muon, .weight_decay = 0.5}});
   const Tensor gradients = params_.gradients().whole();
   std::fill_n(gradients.as<float>(), gradients.count(), 0.0F);
 
   optimizer.prepare(0, 0.1);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
   const auto after = values_of<float>(params_.master(id));
   for (std::size_t i = 0; i < after.size(); ++i)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/optim/gradient_norm.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {
@@ -38,10 +39,10 @@ class OptimizerTest : public test::CpuFixture {
 TEST_F(OptimizerTest, DecaysOnlyMarkedParameters) {
   const auto before_decayed = values_of<float>(params_.master(decayed_));
   const auto before_plain = values_of<float>(params_.master(plain_));
-  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0.5}, 0);
+  Optimizer optimizer(*device_, params_, {.config = {.weight_decay = 0.5}});
 
   optimizer.prepare(0, 0.1);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
   EXPECT_EQ(values_of<float>(params_.master(plain_)), before_plain);
   const auto after = values_of<float>(params_.master(decayed_));
@@ -52,10 +53,10 @@ TEST_F(OptimizerTest, DecaysOnlyMarkedParameters) {
 TEST_F(OptimizerTest, FirstAdamWStepMovesEveryParameterByTheLearningRate) {
   set_gradients(3);
   const auto before = values_of<float>(params_.master(plain_));
-  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
+  Optimizer optimizer(*device_, params_, {.config = {.weight_decay = 0}});
 
   optimizer.prepare(0, 0.01);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
   const auto after = values_of<float>(params_.master(plain_));
   for (std::size_t i = 0; i < after.size(); ++i)
@@ -80,10 +81,10 @@ TEST_F(OptimizerTest, AdamWAndLionMoveAParameterAtItsOwnRate) {
     std::fill_n(gradients.as<float>(), gradients.count(), 3.0F);
     const OptimizerConfig options{.name = lion ? OptimizerKind::lion : OptimizerKind::adamw,
                                   .weight_decay = 0.5};
-    Optimizer optimizer(*device_, params, options, 0);
+    Optimizer optimizer(*device_, params, {.config = options});
 
     optimizer.prepare(0, 0.01);
-    optimizer.step(*compute_, 0);
+    optimizer.step(*compute_, {});
 
     EXPECT_NEAR(values_of<float>(params.master(whole))[3], 1 - 0.01 * (1 + 0.5), 1e-6);
     EXPECT_NEAR(values_of<float>(params.master(half))[3], 1 - 0.01 * (0.5 + 0.5), 1e-6);
@@ -109,9 +110,10 @@ TEST_F(OptimizerTest, AGroupMovesAsUnderItsOwnRateAndDecay) {
       const Tensor gradients = params.gradients().whole();
       for (std::int64_t i = 0; i < gradients.count(); ++i)
         gradients.as<float>()[i] = i < 12 ? static_cast<float>(i % 5) - 1.5F : 0;
-      Optimizer optimizer(*device_, params, {.name = traits.kind, .weight_decay = weight_decay}, 0);
+      Optimizer optimizer(*device_, params,
+                          {.config = {.name = traits.kind, .weight_decay = weight_decay}});
       optimizer.prepare(0, learning_rate);
-      optimizer.step(*compute_, 0);
+      optimizer.step(*compute_, {});
       return values_of<float>(params.master(id));
     };
     EXPECT_EQ(moved(0.25F, 2, 0.5, 0.125), moved(1, 1, 0.125, 0.25)) << traits.name;
@@ -148,17 +150,16 @@ TEST_F(OptimizerTest, AdafactorFollowsTheReference) {
     fill(params.master(matrix), [](std::int64_t i) { return std::cos(i); });
     fill(params.master(vector), [](std::int64_t i) { return 2e-4 * std::cos(i); });
     Optimizer optimizer(*device_, params,
-                        {.name = OptimizerKind::adafactor,
-                         .weight_decay = 0.1,
-                         .scale_parameter = expected.scale_parameter},
-                        0);
+                        {.config = {.name = OptimizerKind::adafactor,
+                                    .weight_decay = 0.1,
+                                    .scale_parameter = expected.scale_parameter}});
     for (int step = 0; step < 3; ++step) {
       const auto wave = [&](std::int64_t i) { return std::sin(7 * i + 3 * step); };
       fill(params.gradient(matrix),
            [&](std::int64_t i) { return static_cast<double>(1 + i / 4) * wave(i); });
       fill(params.gradient(vector), [&](std::int64_t i) { return 1e-3 * wave(i); });
       optimizer.prepare(step, 0.05);
-      optimizer.step(*compute_, step);
+      optimizer.step(*compute_, {.number = step});
     }
     const auto expect_near = [](const std::vector<float>& values, const std::vector<float>& good) {
       ASSERT_EQ(values.size(), good.size());
@@ -189,12 +190,13 @@ std::vector<float> trained(Device& device, Stream& stream, OptimizerKind kind,
   fill([&](ParamId id) { return params.master(id); },
        [](auto i) { return (1 + 1e-2 * static_cast<double>(i)) * std::cos(i); });
   std::fill_n(params.gradients().whole().as<float>(), params.layout().elements(), 0.0F);  // padding
-  Optimizer optimizer(device, params, {.name = kind, .weight_decay = 0.1}, 0, {.exact = true});
+  Optimizer optimizer(device, params,
+                      {.config = {.name = kind, .weight_decay = 0.1}, .ranks = {.exact = true}});
   for (int step = 0; step < 3; ++step) {
     fill([&](ParamId id) { return params.gradient(id); },
          [&](auto i) { return std::exp(3 * std::sin(i / 16)) * std::sin(7 * i + 3 * step); });
     optimizer.prepare(step, 0.05);
-    optimizer.step(stream, step);
+    optimizer.step(stream, {.number = step});
   }
   std::vector<float> values;
   for (int id = 0; id < static_cast<int>(specs.size()); ++id)
@@ -242,12 +244,14 @@ TEST_F(OptimizerTest, TakesEachTensorOfAFusedProjectionAsItsOwn) {
 }
 
 TEST_F(OptimizerTest, AdafactorSurvivesGradientsWhoseSquaresOverflow) {
-  Optimizer optimizer(*device_, params_, {.name = OptimizerKind::adafactor}, 0);
+  GradientNorm norm(*device_, params_, 0);
+  Optimizer optimizer(*device_, params_,
+                      {.config = {.name = OptimizerKind::adafactor}, .transforms = {&norm}});
   set_gradients(3e37F);
   optimizer.prepare(0, 0.1);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
-  EXPECT_TRUE(std::isfinite(optimizer.gradient_norm().as<float>()[0]));
+  EXPECT_TRUE(std::isfinite(norm.value().as<float>()[0]));
   for (const ParamId id : {decayed_, plain_})
     for (const float value : values_of<float>(params_.master(id)))
       EXPECT_TRUE(std::isfinite(value));
@@ -258,22 +262,25 @@ TEST_F(OptimizerTest, AdafactorSurvivesGradientsWhoseSquaresOverflow) {
 
 TEST_F(OptimizerTest, ReportsTheNormOfWeightsWithoutStatistics) {
   set_gradients(2);
-  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
+  GradientNorm norm(*device_, params_, 0);
+  Optimizer optimizer(*device_, params_, {.config = {.weight_decay = 0}, .transforms = {&norm}});
 
   optimizer.prepare(0, 0.01);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
-  EXPECT_FLOAT_EQ(optimizer.gradient_norm().as<float>()[0], 2 * std::sqrt(24.0F));
+  EXPECT_FLOAT_EQ(norm.value().as<float>()[0], 2 * std::sqrt(24.0F));
 }
 
 TEST_F(OptimizerTest, ClipsTheWholeGradientToTheNorm) {
   set_gradients(2);
   const auto before = values_of<float>(params_.master(plain_));
+  GradientNorm norm(*device_, params_, 1.0F);
   Optimizer optimizer(*device_, params_,
-                      {.name = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0}, 1.0F);
+                      {.config = {.name = OptimizerKind::sgd, .weight_decay = 0, .momentum = 0},
+                       .transforms = {&norm}});
 
   optimizer.prepare(0, 1.0);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
   const auto after = values_of<float>(params_.master(plain_));
   const float moved = 1.0F / std::sqrt(24.0F);
@@ -283,10 +290,10 @@ TEST_F(OptimizerTest, ClipsTheWholeGradientToTheNorm) {
 
 TEST_F(OptimizerTest, MovesRunningStatisticsByTheirOwnDecay) {
   set_gradients(11);
-  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 0);
+  Optimizer optimizer(*device_, params_, {.config = {.weight_decay = 0}});
 
   optimizer.prepare(0, 0.01);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
 
   for (const float value : values_of<float>(params_.master(statistic_)))
     EXPECT_FLOAT_EQ(value, 0.9F + 0.1F * 11);
@@ -297,16 +304,17 @@ TEST_F(OptimizerTest, LeavesEverythingUntouchedWhenAGradientIsNotFinite) {
   params_.gradient(plain_).as<float>()[2] = std::numeric_limits<float>::quiet_NaN();
   params_.gradient(statistic_).as<float>()[0] = std::numeric_limits<float>::infinity();
   const auto before = values_of<float>(params_.masters().whole());
-  Optimizer optimizer(*device_, params_, OptimizerConfig{.weight_decay = 0}, 1.0F);
+  GradientNorm norm(*device_, params_, 1.0F);
+  Optimizer optimizer(*device_, params_, {.config = {.weight_decay = 0}, .transforms = {&norm}});
 
   optimizer.prepare(0, 0.01);
-  optimizer.step(*compute_, 0);
+  optimizer.step(*compute_, {});
   EXPECT_EQ(values_of<float>(params_.masters().whole()), before);
-  EXPECT_FALSE(std::isfinite(optimizer.gradient_norm().as<float>()[0]));
+  EXPECT_FALSE(std::isfinite(norm.value().as<float>()[0]));
 
   set_gradients(1);
   optimizer.prepare(1, 0.01);
-  optimizer.step(*compute_, 1);
+  optimizer.step(*compute_, {.number = 1});
   for (const float value : values_of<float>(params_.masters().whole()))
     EXPECT_TRUE(std::isfinite(value));
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "runtime/optim/gradient_norm.h"
 #include "runtime/optim/optimizer.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
@@ -30,7 +31,10 @@ class Part {
     ranks.exact = exact;
     ranks.comm = &comm;
     ranks.chain = chain;
-    optimizer_ = std::make_unique<Optimizer>(device, store_, options, /*clip_norm=*/2.0F, ranks);
+    norm_ = std::make_unique<GradientNorm>(device, store_, /*clip=*/2.0F, ranks);
+    optimizer_ = std::make_unique<Optimizer>(
+        device, store_,
+        OptimizerOptions{.config = options, .ranks = ranks, .transforms = {norm_.get()}});
   }
 
   // Gradients as the reducer leaves them; copies of a tied parameter have its sums.
@@ -46,10 +50,10 @@ class Part {
     for (int step = 0; step < steps; ++step) {
       set_gradients(static_cast<std::uint64_t>(step) + 1);
       optimizer_->prepare(step, 0.01);
-      optimizer_->step(compute_, step);
+      optimizer_->step(compute_, {.number = step});
     }
   }
-  [[nodiscard]] float norm() const { return optimizer_->gradient_norm().as<float>()[0]; }
+  [[nodiscard]] float norm() const { return norm_->value().as<float>()[0]; }
   [[nodiscard]] std::vector<float> factored() const {
     const Tensor values = optimizer_->factored_moments();
     if (values.empty()) return {};
@@ -93,6 +97,7 @@ class Part {
  private:
   Stream& compute_;
   ParamStore store_;
+  std::unique_ptr<GradientNorm> norm_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -189,7 +194,7 @@ TEST_F(ShardedOptimizerTest, ChangesNothingAnywhereWhenOneRankHasANonFiniteGradi
       }
 
       part.optimizer().prepare(0, 0.01);
-      part.optimizer().step(compute(), 0);
+      part.optimizer().step(compute(), {});
 
       part.for_each_state([&](const auto&, auto, const auto& state) { after.push_back(state); });
       EXPECT_FALSE(std::isfinite(part.norm()));

@@ -9,6 +9,8 @@
 #include "models/gpt/gpt.h"
 #include "models/llama/llama.h"
 #include "models/resnet/resnet.h"
+#include "runtime/base/philox.h"
+#include "runtime/ops/random/init.h"
 #include "tests/support/cpu_fixture.h"
 #include "tests/support/mpi_test.h"
 #include "tests/train/fixed_source.h"
@@ -94,14 +96,17 @@ RankResources resources_of(Device& device, Communicator& world, const MeshShape&
 class Training {
  public:
   Training(Device& device, Communicator& world, const OwnModel& model, const Batch& batch,
-           std::int64_t rows, const Layout& layout, int micro_batches = global_micro_batches)
+           std::int64_t rows, const Layout& layout, int micro_batches = global_micro_batches,
+           std::vector<std::shared_ptr<GradientTransform>> transforms = {})
       : batch_(batch),
-        engine_(resources_of(device, world,
-                             mesh_shape(config_of(layout, rows, micro_batches).parallel)),
-                config_of(layout, rows, micro_batches), Purpose::train,
-                {.model = model, .batches = [&](Device&, const Config&) {
-                   return std::make_unique<test::FixedSource>(batch_);
-                 }}) {
+        engine_(
+            resources_of(device, world,
+                         mesh_shape(config_of(layout, rows, micro_batches).parallel)),
+            config_of(layout, rows, micro_batches), Purpose::train,
+            {.model = model,
+             .batches = [&](Device&,
+                            const Config&) { return std::make_unique<test::FixedSource>(batch_); },
+             .transforms = std::move(transforms)}) {
     engine_.begin();
   }
 
@@ -195,13 +200,16 @@ class GptStepTest : public StepTest {
   static constexpr std::int64_t rows = 2, targets = rows * 16;
 
   [[nodiscard]] Training make(const Layout& layout, Communicator& world, float dropout = 0,
-                              int micro_batches = global_micro_batches) {
+                              int micro_batches = global_micro_batches,
+                              std::shared_ptr<GradientTransform> transform = nullptr) {
     GptOptions gpt = options;
     gpt.dropout = dropout;
     const OwnModel model{
         gpt_chain(gpt),
         {InputKind::tokens, {TargetKind::tokens, {gpt.context}}, gpt.context, "tokens"}};
-    return {device(), world, model, batch_, rows, layout, micro_batches};
+    std::vector<std::shared_ptr<GradientTransform>> transforms;
+    if (transform) transforms.push_back(std::move(transform));
+    return {device(), world, model, batch_, rows, layout, micro_batches, std::move(transforms)};
   }
 
   const test::Owned<std::int32_t> inputs_{
@@ -253,6 +261,39 @@ TEST_F(GptStepTest, HasTheSameBitsOnEveryLayoutWhenAskedTo) {
     SCOPED_TRACE(layout.to_string());
 
     const auto reports = make(layout, world()).run(4);
+
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      EXPECT_EQ(reports[i].loss, expected[i].loss) << "step " << i;
+      EXPECT_EQ(reports[i].grad_norm, expected[i].grad_norm) << "step " << i;
+    }
+  }
+}
+
+// Makes each element of a gradient a function of its place in the whole tensor.
+struct Replaced final : GradientTransform {
+  void apply(Stream& stream, const ParamStore& params, const GradientStep& step) override {
+    params.for_each_owned_gradient(
+        [&](const ParamSpec& spec, const Tensor& values, std::int64_t first) {
+          const std::string& name = spec.identity();
+          ops::fill_normal(stream, values, static_cast<std::uint64_t>(step.number),
+                           stable_id(name.data(), name.size()), first, 0, 1);
+        });
+  }
+};
+
+TEST_F(GptStepTest, AProgramsTransformSeesEachElementOnEveryLayout) {
+  const auto single = make_single_communicator();
+  const auto train = [&](const Layout& layout, Communicator& ranks) {
+    return make(layout, ranks, 0, global_micro_batches, std::make_shared<Replaced>()).run(3);
+  };
+  const auto expected = train({.layout_independent = true}, *single);
+  EXPECT_NEAR(expected[0].grad_norm, std::sqrt(12.0 * 32 * 32 * 4 + 66 * 32), 5);
+
+  for (const Layout& layout : layouts()) {
+    if (!layout.layout_independent || layout.dtype != DType::f32) continue;
+    SCOPED_TRACE(layout.to_string());
+
+    const auto reports = train(layout, world());
 
     for (std::size_t i = 0; i < reports.size(); ++i) {
       EXPECT_EQ(reports[i].loss, expected[i].loss) << "step " << i;

@@ -14,11 +14,11 @@ Tensor LossGuard::state() const {
   return state_.view(DType::f64, Shape{ops::LossGuardState::count});
 }
 
-void LossGuard::judge(Stream& compute, const LossTotals& totals, const Tensor& scalars) {
-  ops::guard_loss(compute, scalars, state(), totals.gathered(),
+void LossGuard::apply(Stream& stream, const ParamStore& /*params*/, const GradientStep& step) {
+  ops::guard_loss(stream, step.scalars, state(), step.sums,
                   {.zscore = options_.spike_zscore,
                    .window = static_cast<double>(options_.spike_window),
-                   .order = totals.order()});
+                   .order = step.order});
 }
 
 LossJudgement judgement_of(const Buffer& host_state) {

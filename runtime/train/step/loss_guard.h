@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/ops/update/loss_guard.h"
-#include "runtime/train/step/loss_totals.h"
+#include "runtime/optim/gradient_transform.h"
 
 namespace trireme {
 
@@ -13,16 +13,15 @@ struct LossGuardOptions {
   std::int64_t spike_window = 1;  // steps
 };
 
-class LossGuard {
+class LossGuard final : public GradientTransform {
  public:
   LossGuard(Device& device, const LossGuardOptions& options);
 
   // ops::LossGuardState on the device: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;
   [[nodiscard]] const LossGuardOptions& options() const { return options_; }
-  // Enqueues the verdict on the step whose totals were published, on a stream that has joined the
-  // comm stream since; `scalars` are the optimizer's, measured and not yet used.
-  void judge(Stream& compute, const LossTotals& totals, const Tensor& scalars);
+  // Enqueues the verdict on the step's sums. After GradientNorm, which sets the scale.
+  void apply(Stream& stream, const ParamStore& params, const GradientStep& step) override;
 
  private:
   LossGuardOptions options_;

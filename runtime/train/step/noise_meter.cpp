@@ -16,19 +16,16 @@ std::vector<std::vector<Run>> counted_runs(const ParamLayout& layout) {
   std::vector<std::vector<Run>> runs(layout.buckets().size());
   const auto order = layout.order();
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const ParamId id = order[i];
-    const ParamSpec& spec = layout.spec(id);
-    const int index = layout.bucket_of(id);
+    const ParamSpec& spec = layout.spec(order[i]);
+    const int index = layout.bucket_of(order[i]);
     const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(index)];
     if (bucket.kind != ParamKind::weight || spec.is_copy() || layout.repeats(spec)) continue;
-    const bool last = i + 1 == order.size() || layout.bucket_of(order[i + 1]) != index;
-    const std::int64_t first = layout.offset(id) - bucket.first;
-    const std::int64_t end = last ? bucket.count : layout.offset(order[i + 1]) - bucket.first;
+    const auto [first, count] = layout.padded(i);
     auto& own = runs[static_cast<std::size_t>(index)];
-    if (!own.empty() && own.back().first + own.back().count == first) {
-      own.back().count = end - own.back().first;
+    if (!own.empty() && own.back().first + own.back().count == first - bucket.first) {
+      own.back().count += count;
     } else {
-      own.push_back({first, end - first});
+      own.push_back({first - bucket.first, count});
     }
   }
   return runs;
@@ -53,8 +50,7 @@ NoiseMeter::NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore
     if (!spec.is_copy() || !layout.trains(id)) continue;
     const ParamId original = layout.find(spec.tie);
     TRIREME_EXPECTS(original.index >= 0, "{} is tied to {} of another rank", spec.name, spec.tie);
-    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(layout.bucket_of(id))];
-    const auto bytes = static_cast<std::size_t>(bucket.count) * sizeof(float);
+    const auto bytes = static_cast<std::size_t>(layout.bucket(id).count) * sizeof(float);
     copies_.push_back({.bucket = layout.bucket_of(id),
                        .original = layout.bucket_of(original),
                        .gradients = Buffer(device, bytes, MemoryKind::device)});
@@ -93,17 +89,13 @@ void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& grad
 
 void NoiseMeter::add_whole(Stream& comm) {
   if (!counts_whole_) return;
-  const ParamLayout& layout = params_.layout();
-  for (const OwnedRun& run : layout.owned_params()) {
-    if (run.kind != ParamKind::weight || !run.counted) continue;
-    const Bucket& bucket = layout.buckets()[static_cast<std::size_t>(run.bucket)];
-    ops::accumulate_squares_exact(comm, exact(1),
-                                  params_.gradients().owned(bucket).range(run.first, run.count));
-  }
+  for (const OwnedRun& run : params_.layout().owned_params())
+    if (run.kind == ParamKind::weight && run.counted)
+      ops::accumulate_squares_exact(comm, exact(1), params_.gradients().owned(run));
 }
 
-void NoiseMeter::finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums,
-                        double targets, int micro_batches) {
+void NoiseMeter::apply(Stream& compute, const ParamStore& /*params*/, const GradientStep& step) {
+  if (!measures(step.number)) return;
   const ScopedCommLabel label("gradient noise");
   const Tensor all = exact_.view(DType::u64, Shape{2 * ops::exact_sum_words});
   data_.all_reduce(compute, all);
@@ -112,10 +104,10 @@ void NoiseMeter::finish(Stream& compute, const Tensor& loss_scale, const Tensor&
   ops::exact_sum_values(compute, squares, all.reshaped({2, ops::exact_sum_words}));
   ops::estimate_noise(compute, state(), squares,
                       {.small = static_cast<double>(options_.samples),
-                       .micro_batches = static_cast<double>(micro_batches),
-                       .targets = targets,
-                       .loss_scale = loss_scale,
-                       .sums = sums});
+                       .micro_batches = static_cast<double>(step.micro_batches),
+                       .targets = step.targets,
+                       .loss_scale = step.loss_scale,
+                       .sums = step.sums});
 }
 
 NoiseReading NoiseMeter::reading_of(const Buffer& host_state) {

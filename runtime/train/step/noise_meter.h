@@ -10,6 +10,7 @@
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/tensor_group.h"
 #include "runtime/ops/update/noise_scale.h"
+#include "runtime/optim/gradient_transform.h"
 #include "runtime/parallel/grad_reducer.h"
 #include "runtime/train/step/streams.h"
 
@@ -27,7 +28,7 @@ struct NoiseReading {
   double square = 0;  // of this step alone
 };
 
-class NoiseMeter final : public GradientProbe {
+class NoiseMeter final : public GradientProbe, public GradientTransform {
  public:
   // All must outlive this. Needs gradient sums as a tree, below ZeRO stage 2.
   NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore& params, Streams& streams,
@@ -41,10 +42,8 @@ class NoiseMeter final : public GradientProbe {
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) override;
   // The comm stream must have the reduced gradients, with those of tied copies added.
   void add_whole(Stream& comm);
-  // The compute stream must have joined the comm stream; `targets` and `micro_batches` of the
-  // global batch. Collective over the mesh.
-  void finish(Stream& compute, const Tensor& loss_scale, const Tensor& sums, double targets,
-              int micro_batches);
+  // In a step that is measured: its estimate. Collective over the mesh.
+  void apply(Stream& compute, const ParamStore& params, const GradientStep& step) override;
 
   // ops::NoiseState on the device: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;

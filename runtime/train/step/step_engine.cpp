@@ -86,9 +86,17 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       ties_(device, mesh.pipeline(), model.params()),
       gatherer_(device, mesh.gather(), model.params(), *streams.compute, streams.gathers(),
                 &streams.stalls, &mesh.expert_gather()),
-      optimizer_(device, model.params(), options.optimizer, options.clip_norm,
-                 ranks_of(mesh, streams, options), options.loss_scale),
+      norm_(device, model.params(), options.clip_norm, ranks_of(mesh, streams, options)),
+      scaler_(options.loss_scale ? std::make_unique<LossScaler>(device, *options.loss_scale)
+                                 : nullptr),
       guard_(device, options.loss_guard),
+      noise_(options.noise.every > 0 ? std::make_unique<NoiseMeter>(device, mesh, model.params(),
+                                                                    streams, options.noise)
+                                     : nullptr),
+      optimizer_(device, model.params(),
+                 {.config = options.optimizer,
+                  .ranks = ranks_of(mesh, streams, options),
+                  .transforms = transforms()}),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       views_(model, options.observers),
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
@@ -100,7 +108,6 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
                   options.pipeline.micro_batches, sample, options.slices.to_string());
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
-  if (options.noise.every > 0) noise_.emplace(device, mesh, model.params(), streams, options.noise);
   for (auto& end : ends_)
     end = device.make_event(EventKind::timed);
   if (experts != nullptr) {
@@ -114,6 +121,14 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
   if (!model.token_losses()) return;
   data_group_.emplace(device, mesh.data(), *streams.comm, &streams.stalls);
   token_totals_ = Buffer(device, 2 * sizeof(double), MemoryKind::device);
+}
+
+std::vector<GradientTransform*> StepEngine::transforms() {
+  std::vector<GradientTransform*> all{noise_.get()};
+  all.insert(all.end(), options_.transforms.begin(), options_.transforms.end());
+  all.insert(all.end(), {&norm_, scaler_.get(), &guard_});
+  std::erase(all, nullptr);
+  return all;
 }
 
 StepEngine::~StepEngine() {
@@ -288,8 +303,8 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
-  if (const LossScaler* const scaler = optimizer_.loss_scaler())
-    device_.copy(compute, slot.scale_host.data(), scaler->state().data, loss_scale_bytes);
+  if (scaler_)
+    device_.copy(compute, slot.scale_host.data(), scaler_->state().data, loss_scale_bytes);
   if (data_group_) count_tokens();
   reducer_.begin_step(step);
   weights_changed_.assign(static_cast<std::size_t>(options_.pipeline.chunks), true);
@@ -360,20 +375,19 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
   set_activity("update");
   const Range range("optimizer");
   const StallPhase phase(streams_.stalls, StallPhase::update);
-  if (slot.noisy) {
-    const LossScaler* const scaler = optimizer_.loss_scaler();
-    noise_->finish(compute, scaler == nullptr ? Tensor{} : scaler->scale(), slot.totals.gathered(),
-                   static_cast<double>(targets_), global_micro_batches_);
+  optimizer_.step(compute, {.number = step,
+                            .loss_scale = scaler_ ? scaler_->scale() : Tensor{},
+                            .sums = slot.totals.gathered(),
+                            .order = slot.totals.order(),
+                            .targets = static_cast<double>(targets_),
+                            .micro_batches = global_micro_batches_});
+  if (slot.noisy)
     device_.copy(compute, slot.noise_host.data(), noise_->state().data, slot.noise_host.bytes());
-  }
-  optimizer_.measure(compute, step, slot.totals.gathered(), static_cast<double>(targets_));
-  guard_.judge(compute, slot.totals, optimizer_.scalars());
-  optimizer_.update(compute);
   views_.parameters(compute, Seen::weights);
   if (!records_) digest_weights(step, slot);
   if (options_.after_update) options_.after_update(compute);
   gatherer_.after_update();
-  device_.copy(compute, slot.norm_host.data(), optimizer_.gradient_norm().data, sizeof(float));
+  device_.copy(compute, slot.norm_host.data(), norm_.value().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
 }
 
@@ -419,8 +433,7 @@ Context StepEngine::context(int chunk, int micro_batch) {
   context.rng = slot_->rng.view(DType::u64, Shape{2});
   context.loss = options_.loss;
   context.loss.gradient_scale = 1.0F / static_cast<float>(targets_);
-  if (const LossScaler* const scaler = optimizer_.loss_scaler())
-    context.loss.loss_scale = scaler->scale().as<float>();
+  if (scaler_) context.loss.loss_scale = scaler_->scale().as<float>();
   context.token_totals = reinterpret_cast<const double*>(token_totals_.data());
   context.statistic_weight = 1.0F / static_cast<float>(global_micro_batches_);
   context.gradients = &reducer_;

@@ -12,6 +12,8 @@
 
 #include "runtime/config/batch_slices.h"
 #include "runtime/nn/model.h"
+#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/parallel/grad_reducer.h"
@@ -23,6 +25,7 @@
 #include "runtime/train/meters/expert_loads.h"
 #include "runtime/train/step/beside_messages.h"
 #include "runtime/train/step/loss_guard.h"
+#include "runtime/train/step/loss_totals.h"
 #include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_batches.h"
 #include "runtime/train/step/step_exchange.h"
@@ -57,6 +60,8 @@ struct StepOptions {
   OptimizerConfig optimizer{};
   std::vector<ParamSpec> chain{};  // OptimizerRanks::chain
   std::optional<ops::LossScaleOptions> loss_scale{};
+  // A program's own, before the norm is taken.
+  std::vector<GradientTransform*> transforms{};
   LossGuardOptions loss_guard{};
   NoiseMeterOptions noise{};
   LrSchedule schedule{};
@@ -137,7 +142,9 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
   // Null if gradient noise is not measured.
-  [[nodiscard]] const NoiseMeter* noise_meter() const { return noise_ ? &*noise_ : nullptr; }
+  [[nodiscard]] const NoiseMeter* noise_meter() const { return noise_.get(); }
+  // Null if the loss is not scaled.
+  [[nodiscard]] const LossScaler* loss_scaler() const { return scaler_.get(); }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
   [[nodiscard]] ParamGatherer& gatherer() { return gatherer_; }
 
@@ -166,6 +173,7 @@ class StepEngine final : private StageWork, private LayerHook {
                      const Tensor& output) override;
   void after_backward(const Context& context, int index, const Layer& layer,
                       const Tensor& input_gradient) override;
+  [[nodiscard]] std::vector<GradientTransform*> transforms();
   void set_size(std::int64_t step);
   void rehearse(std::int64_t step, Slot& slot);
   void rehearse_passes(std::int64_t step, Slot& slot);
@@ -197,9 +205,11 @@ class StepEngine final : private StageWork, private LayerHook {
   GradReducer reducer_;
   TiedGradients ties_;
   ParamGatherer gatherer_;
-  Optimizer optimizer_;
+  GradientNorm norm_;
+  std::unique_ptr<LossScaler> scaler_;  // null: the loss is not scaled
   LossGuard guard_;
-  std::optional<NoiseMeter> noise_;
+  std::unique_ptr<NoiseMeter> noise_;  // null: not measured
+  Optimizer optimizer_;
   std::optional<TensorGroup> data_group_;  // of models with Blueprint::token_losses
   Buffer token_totals_{};                  // Context::token_totals
   bool records_ = false;                   // steps are recorded as graphs

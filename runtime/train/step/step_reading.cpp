@@ -123,15 +123,14 @@ RankStep StepEngine::times_of(std::int64_t step, const Slot& slot) const {
 }
 
 void StepEngine::read_loss_scale(const Slot& slot, StepReport& report) const {
-  const LossScaler* const scaler = optimizer_.loss_scaler();
-  if (scaler == nullptr) return;
+  if (!scaler_) return;
   const auto* const before = reinterpret_cast<const float*>(slot.scale_host.data());
   const float scale = before[ops::LossScaleState::scale];
   const bool skipped = !std::isfinite(report.grad_norm);
   report.loss_scale = static_cast<double>(scale);
   report.skipped_steps =
       static_cast<std::int64_t>(before[ops::LossScaleState::skipped_steps]) + (skipped ? 1 : 0);
-  report.overflowed = skipped && std::isfinite(report.loss) && scale > scaler->options().minimum;
+  report.overflowed = skipped && std::isfinite(report.loss) && scale > scaler_->options().minimum;
 }
 
 }  // namespace trireme
