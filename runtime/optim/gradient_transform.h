@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to a step's gradients between their reduction and the update: a list of transforms.
 // In training: the gradient noise scale, a program's own (EngineParts::transforms), norm and
-// clipping (gradient_norm.h), the dynamic loss scale (loss_scaler.h), the loss guard
-// (train/step/loss_guard.h).
+// clipping, the dynamic loss scale (gradient_scale.h), the loss guard (train/step/loss_guard.h).
 #pragma once
 
 #include "runtime/nn/param_store.h"

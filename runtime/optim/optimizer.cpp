@@ -35,8 +35,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
       config_(options.config),
       traits_(traits_of(config_.name)),
       transforms_(options.transforms),
-      groups_(device, options.ranks) {
-  const OptimizerRanks& ranks = options.ranks;
+      groups_(options.groups) {
   for (const OwnedRun& run : params.layout().owned_runs())
     TRIREME_EXPECTS(traits_.groups || run.rate == 1.0F,
                     "{} has its own learning rate, which {} does not support",
@@ -52,8 +51,8 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
   if (moments > 1) second_ = zeroed(device, stream.get(), state);
   if (traits_.factored) {
     const ParamLayout& layout = params.layout();
-    factored_.emplace(device, *stream, params, ranks.chain.empty() ? layout.specs() : ranks.chain,
-                      ranks.exact);
+    factored_.emplace(device, *stream, params,
+                      options.chain.empty() ? layout.specs() : options.chain, options.exact);
   }
   if (traits_.trust_ratios) ratios_.emplace(device, params.layout());
   if (traits_.orthogonal)
@@ -61,7 +60,7 @@ Optimizer::Optimizer(Device& device, ParamStore& params, const OptimizerOptions&
                   groups_.tensor ? &*groups_.tensor : nullptr);
   scalars_ = zeroed(device, stream.get(), scalar_count * sizeof(float));
   scalars_host_ = Buffer(device, 2 * scalar_count * sizeof(float), MemoryKind::host);
-  make_tables(*stream, ranks.exact);
+  make_tables(*stream, options.exact);
 }
 
 void Optimizer::make_tables(Stream& stream, bool exact) {

@@ -12,23 +12,28 @@
 #include "runtime/ops/update/optimizer_update.h"
 #include "runtime/optim/factored_moments.h"
 #include "runtime/optim/gradient_transform.h"
+#include "runtime/optim/model_groups.h"
 #include "runtime/optim/muon.h"
-#include "runtime/optim/optimizer_ranks.h"
 #include "runtime/optim/trust_ratios.h"
 
 namespace trireme {
 
 struct OptimizerOptions {
   OptimizerConfig config{};
-  OptimizerRanks ranks{};
-  // What happens to the gradients before each update, in this order. Must outlive the optimizer.
+  const ModelGroups& groups = ModelGroups::one_rank();
+  // Norms by exact integer sums: the same gradients give the same bits in any layout
+  // (ops/exact_sum.h).
+  bool exact = false;
+  std::span<const ParamSpec> chain{};  // of all pipeline stages; empty: one
+  // What happens to the gradients before each update, in this order.
   std::vector<GradientTransform*> transforms{};
 };
 
 // Updates the parameters that this rank owns: all, or with ZeRO its slices.
 class Optimizer {
  public:
-  // `params` must be allocated for training and outlive the optimizer, as must the groups.
+  // `params` must be allocated for training and outlive the optimizer, as must groups and
+  // transforms.
   Optimizer(Device& device, ParamStore& params, const OptimizerOptions& options);
 
   // Stages on the host the inputs of step `step`; call it before each step(). At most one earlier
@@ -66,7 +71,7 @@ class Optimizer {
   OptimizerConfig config_;
   const OptimizerTraits& traits_;
   std::vector<GradientTransform*> transforms_;
-  OptimizerGroups groups_;
+  const ModelGroups& groups_;
   std::optional<FactoredMoments> factored_;
   std::optional<TrustRatios> ratios_;
   std::optional<Muon> muon_;

@@ -23,7 +23,7 @@ class TrustRatios {
     std::int64_t tensor = 0;  // number()
     Tensor parameter{}, direction{};
   };
-  // Sets the input of sum(). `exact` as in OptimizerRanks.
+  // Sets the input of sum(). `exact` as in OptimizerOptions.
   void measure(Stream& stream, std::vector<Run> runs, bool exact);
   // Makes the ratios those with counts (ops::trust_ratios).
   void count_elements(Stream& stream);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/gradient_scale.h"
 #include "tests/support/cpu_fixture.h"
 
 namespace trireme {
@@ -191,7 +191,7 @@ std::vector<float> trained(Device& device, Stream& stream, OptimizerKind kind,
        [](auto i) { return (1 + 1e-2 * static_cast<double>(i)) * std::cos(i); });
   std::fill_n(params.gradients().whole().as<float>(), params.layout().elements(), 0.0F);  // padding
   Optimizer optimizer(device, params,
-                      {.config = {.name = kind, .weight_decay = 0.1}, .ranks = {.exact = true}});
+                      {.config = {.name = kind, .weight_decay = 0.1}, .exact = true});
   for (int step = 0; step < 3; ++step) {
     fill([&](ParamId id) { return params.gradient(id); },
          [&](auto i) { return std::exp(3 * std::sin(i / 16)) * std::sin(7 * i + 3 * step); });

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "runtime/optim/gradient_norm.h"
+#include "runtime/optim/gradient_scale.h"
 #include "runtime/optim/optimizer.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/sample_params.h"
@@ -27,14 +27,15 @@ class Part {
             device, mesh ? mesh->shape() : MeshShape{}, mesh ? mesh->here() : MeshCoordinates{},
             tensor_blocks, {.compute = DType::bf16, .training = true, .zero = {.stage = stage}})) {
     store_.initialize(compute, 5);
-    OptimizerRanks ranks = mesh != nullptr ? optimizer_ranks(*mesh) : OptimizerRanks{};
-    ranks.exact = exact;
-    ranks.comm = &comm;
-    ranks.chain = chain;
-    norm_ = std::make_unique<GradientNorm>(device, store_, /*clip=*/2.0F, ranks);
-    optimizer_ = std::make_unique<Optimizer>(
-        device, store_,
-        OptimizerOptions{.config = options, .ranks = ranks, .transforms = {norm_.get()}});
+    if (mesh != nullptr) groups_ = std::make_unique<ModelGroups>(device, *mesh, comm);
+    const ModelGroups& groups = groups_ ? *groups_ : ModelGroups::one_rank();
+    norm_ = std::make_unique<GradientNorm>(device, store_, /*clip=*/2.0F, exact, groups);
+    optimizer_ = std::make_unique<Optimizer>(device, store_,
+                                             OptimizerOptions{.config = options,
+                                                              .groups = groups,
+                                                              .exact = exact,
+                                                              .chain = chain,
+                                                              .transforms = {norm_.get()}});
   }
 
   // Gradients as the reducer leaves them; copies of a tied parameter have its sums.
@@ -97,6 +98,7 @@ class Part {
  private:
   Stream& compute_;
   ParamStore store_;
+  std::unique_ptr<ModelGroups> groups_;
   std::unique_ptr<GradientNorm> norm_;
   std::unique_ptr<Optimizer> optimizer_;
 };

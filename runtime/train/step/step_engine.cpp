@@ -34,15 +34,6 @@ ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
   return reducer;
 }
 
-OptimizerRanks ranks_of(const ProcessMesh& mesh, Streams& streams, const StepOptions& options) {
-  OptimizerRanks ranks = optimizer_ranks(mesh);
-  ranks.exact = options.layout_independent;
-  ranks.comm = streams.comm.get();
-  ranks.stalls = &streams.stalls;
-  ranks.chain = options.chain;
-  return ranks;
-}
-
 double thread_cpu_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -86,7 +77,8 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       ties_(device, mesh.pipeline(), model.params()),
       gatherer_(device, mesh.gather(), model.params(), *streams.compute, streams.gathers(),
                 &streams.stalls, &mesh.expert_gather()),
-      norm_(device, model.params(), options.clip_norm, ranks_of(mesh, streams, options)),
+      groups_(device, mesh, *streams.comm, &streams.stalls),
+      norm_(device, model.params(), options.clip_norm, options.layout_independent, groups_),
       scaler_(options.loss_scale ? std::make_unique<LossScaler>(device, *options.loss_scale)
                                  : nullptr),
       guard_(device, options.loss_guard),
@@ -95,7 +87,9 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
                                      : nullptr),
       optimizer_(device, model.params(),
                  {.config = options.optimizer,
-                  .ranks = ranks_of(mesh, streams, options),
+                  .groups = groups_,
+                  .exact = options.layout_independent,
+                  .chain = options.chain,
                   .transforms = transforms()}),
       runner_(device, model, mesh.pipeline(), *streams.compute, options.pipeline),
       views_(model, options.observers),

@@ -12,8 +12,7 @@
 
 #include "runtime/config/batch_slices.h"
 #include "runtime/nn/model.h"
-#include "runtime/optim/gradient_norm.h"
-#include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/gradient_scale.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/parallel/grad_reducer.h"
@@ -58,7 +57,7 @@ struct StepOptions {
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
   OptimizerConfig optimizer{};
-  std::vector<ParamSpec> chain{};  // OptimizerRanks::chain
+  std::vector<ParamSpec> chain{};  // OptimizerOptions::chain
   std::optional<ops::LossScaleOptions> loss_scale{};
   // A program's own, before the norm is taken.
   std::vector<GradientTransform*> transforms{};
@@ -205,6 +204,7 @@ class StepEngine final : private StageWork, private LayerHook {
   GradReducer reducer_;
   TiedGradients ties_;
   ParamGatherer gatherer_;
+  ModelGroups groups_;
   GradientNorm norm_;
   std::unique_ptr<LossScaler> scaler_;  // null: the loss is not scaled
   LossGuard guard_;
