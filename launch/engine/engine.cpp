@@ -2,7 +2,6 @@
 #include "launch/engine/engine.h"
 
 #include "data/sets/id_names.h"
-#include "data/shard/read_times.h"
 #include "launch/engine/agreement/shared_inputs.h"
 #include "launch/engine/data_sets.h"
 #include "launch/engine/memory_fit.h"
@@ -23,7 +22,7 @@ namespace {
 
 BatchPlan batch_plan(const Session& session, const Sampler& sampler, const StepOptions& options,
                      std::int64_t first_step) {
-  return BatchPlan::training(sampler, session.config.train.micro_batch, options.slices,
+  return BatchPlan::training(sampler, session.config.train.micro_batch, options.batch.slices,
                              sample_of(session.mesh.shape(), session.mesh.here()), first_step);
 }
 
@@ -43,14 +42,6 @@ GraphMode recordable(GraphMode wanted, Session& session) {
         wanted == GraphMode::step ? "step" : "layer");
   }
   return GraphMode::off;
-}
-
-FileReads file_read_longest() {
-  const std::optional<SlowFile> file = slowest_file();
-  if (!file) return {};
-  return {.file = number_of_path(file->path),
-          .seconds = file->seconds,
-          .bytes = static_cast<double>(file->bytes)};
 }
 
 // By rank: the first rank of its host.
@@ -201,15 +192,13 @@ void Engine::set_initial_weights() {
 void Engine::begin() {
   const Config& config = session_.config;
   StepOptions options = step_options(config, session_.pipeline, session_.traits());
-  if (requests_) {
-    options.flags = [this] { return requests_->flags(); };
-    if (local_rank_ >= 0) watch_device_of_rank(local_rank_, config, options);
-  }
-  options.slow_file = file_read_longest;
+  if (requests_) options.flags = [this] { return requests_->flags(); };
+  rank_meter_.emplace(requests_ ? local_rank_ : -1, config);
+  options.meters.push_back(&*rank_meter_);
   if (session_.experts != nullptr && !session_.dry)
     options.expert_nodes = nodes_of(session_.mesh.experts());
   for (const auto& transform : parts_.transforms)
-    options.transforms.push_back(transform.get());
+    options.gradients.transforms.push_back(transform.get());
   if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);
   options.graphs = recordable(options.graphs, session_);

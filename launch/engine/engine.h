@@ -39,6 +39,7 @@
 
 #include "data/staging/staging.h"
 #include "launch/engine/memory_fit.h"
+#include "launch/engine/rank_meter.h"
 #include "launch/engine/run_observer.h"
 #include "launch/engine/session.h"
 #include "launch/engine/state/checkpointing.h"
@@ -196,6 +197,7 @@ class Engine {
   std::shared_ptr<void> dry_memory_;      // of data and checkpoints, if nothing runs
   std::uint64_t memory_checkpoint_ = 0;   // bytes, if nothing runs
   std::optional<PipelineRunner> runner_;  // for passes outside training
+  std::optional<RankMeter> rank_meter_;   // of training_
   TrainingParts training_;
   std::optional<PayloadWatch> watch_;
   std::unique_ptr<Staging> staging_;

@@ -4,10 +4,7 @@
 #include "models/config.h"
 #include "runtime/config/batch_ramp.h"
 #include "runtime/config/batch_slices.h"
-#include "runtime/device/gpu_facts.h"
 #include "runtime/telemetry/advice.h"
-#include "runtime/telemetry/health/energy.h"
-#include "runtime/telemetry/health/gpu_state.h"
 
 #include <fmt/ranges.h>
 
@@ -248,28 +245,32 @@ MessageProcessors message_processors(const Config& config, const ScheduleShape& 
 
 StepOptions step_options(const Config& config, const ScheduleShape& pipeline,
                          const ModelTraits& traits) {
-  return {.seed = config.run.seed,
-          .pipeline = pipeline,
-          .slices = batch_slices(config),
-          .blocks = local_blocks(config),
-          .sizes = step_sizes(config.train),
-          .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample(),
-          .clip_norm = static_cast<float>(config.train.clip_norm),
-          .loss = {.label_smoothing = static_cast<float>(config.train.label_smoothing),
-                   .z_loss = static_cast<float>(config.train.z_loss)},
-          .reducer = config.parallel.reducer,
-          .beside_messages = message_processors(config, pipeline),
-          .reduced = reduced_dtype(config),
-          .layout_independent = config.reproducibility == Reproducibility::layout,
-          .graphs = config.device.graphs,
-          .optimizer = config.optimizer,
-          .loss_scale = loss_scale_options(config),
-          .loss_guard = {.spike_zscore = config.train.spike_zscore,
-                         .spike_window = config.train.spike_window},
-          .noise = {.every = config.train.noise_scale_every, .samples = config.train.micro_batch},
-          .schedule = lr_schedule(config),
-          .loads_every = config.train.log_every,
-          .last_step = config.train.steps};
+  const bool exact = config.reproducibility == Reproducibility::layout;
+  // Noise is measured on gradients of single micro-batches, which a running sum does not keep.
+  const bool tree = exact || config.train.noise_scale_every > 0;
+  return {
+      .seed = config.run.seed,
+      .pipeline = pipeline,
+      .batch = {.slices = batch_slices(config),
+                .blocks = local_blocks(config),
+                .sizes = step_sizes(config.train),
+                .targets_per_micro_batch = config.train.micro_batch * traits.targets_per_sample()},
+      .loss = {.label_smoothing = static_cast<float>(config.train.label_smoothing),
+               .z_loss = static_cast<float>(config.train.z_loss)},
+      .reducer = {.mode = config.parallel.reducer,
+                  .sum = tree ? GradientSum::tree : GradientSum::running,
+                  .sent = reduced_dtype(config),
+                  .micro_batches = pipeline.micro_batches,
+                  .chunks = {}},
+      .beside_messages = message_processors(config, pipeline),
+      .layout_independent = exact,
+      .graphs = config.device.graphs,
+      .gradients = {.clip_norm = static_cast<float>(config.train.clip_norm),
+                    .loss_scale = loss_scale_options(config),
+                    .loss_guard = {.spike_zscore = config.train.spike_zscore,
+                                   .spike_window = config.train.spike_window}},
+      .optimizer = config.optimizer,
+      .schedule = lr_schedule(config)};
 }
 
 ConsoleOptions console_options(const Config& config, const ModelTraits& traits,
@@ -304,20 +305,6 @@ RunFacts run_facts(const Config& config, const CoreCrowd& crowd) {
           .global_batch = config.train.global_batch,
           .micro_batch = config.train.micro_batch,
           .uneven_batch = has_uneven_batch(config)};
-}
-
-void watch_device_of_rank(int local_rank, const Config& config, StepOptions& options) {
-  if (config.device.type != DeviceChoice::cuda) {
-    options.joules = local_rank == 0 ? joules_by_step(package_energy()) : [] { return 0.0; };
-    return;
-  }
-  const CudaFacts facts = cuda_facts();
-  std::string bus;
-  if (!facts.gpus.empty())
-    bus = facts.gpus[static_cast<std::size_t>(local_rank) % facts.gpus.size()].bus;
-  options.gpu = gpu_state_reader(bus);
-  options.joules = joules_by_step(config.device.share ? EnergySource{.problem = "ranks share GPUs"}
-                                                      : gpu_energy(bus));
 }
 
 }  // namespace trireme

@@ -59,8 +59,4 @@ namespace trireme {
 // `config` is resolved.
 [[nodiscard]] RunFacts run_facts(const Config& config, const CoreCrowd& crowd);
 
-// Sets StepOptions::joules and gpu of this rank: energy and state of its GPU, or on CPUs, for local
-// rank 0, the processors' energy. Logs at debug level why there is no energy. `config` is resolved.
-void watch_device_of_rank(int local_rank, const Config& config, StepOptions& options);
-
 }  // namespace trireme

@@ -3,6 +3,7 @@
 
 #include "launch/engine/autotune.h"
 #include "launch/engine/options.h"
+#include "launch/engine/rank_meter.h"
 #include "runtime/ops/update/optimizer_update.h"
 
 namespace trireme {
@@ -35,27 +36,6 @@ std::optional<ActivationCounts> activations_of(const Session& session) {
                                          std::move(layers), every);
 }
 
-StepOptions with_hooks(StepOptions options, const Session& session, AverageWeights& average,
-                       const std::optional<WeightDigests>& digests,
-                       std::optional<ActivationCounts>& activations) {
-  if (activations) options.observers.observers.push_back(&*activations);
-  if (session.config.telemetry.weight_digests > 0) options.digests = &*digests;
-  const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
-  for (const PlacedParam& placed : session.placed_params())
-    options.chain.push_back(placed.spec);
-  for (const ChunkSpan& chunk : chunks)
-    options.observers.first_layers.push_back(chunk.first);
-  if (!session.dry && session.config.device.autotune != "off") {
-    options.rehearsed = [&session](Stream& stream) {
-      const bool exact = session.config.reproducibility != Reproducibility::fast;
-      tune_gemms(*session.world, stream, session.config.device.autotune,
-                 exact ? Unmeasured::error : Unmeasured::suggestion);
-    };
-  }
-  if (average.enabled()) options.after_update = [&average](Stream&) { average.update(); };
-  return options;
-}
-
 }  // namespace
 
 AverageWeights::AverageWeights(Session& session, double decay)
@@ -72,10 +52,8 @@ AverageWeights::AverageWeights(Session& session, double decay)
   }
 }
 
-void AverageWeights::update() {
-  if (!enabled()) return;
+void AverageWeights::updated(std::int64_t /*step*/, Stream& compute, Stream& /*comm*/) {
   const ParamStore& params = session_.model->params();
-  Stream& compute = *session_.streams.compute;
   // Averages are contiguous, and so are most masters: one launch for adjacent ones.
   Tensor average, masters;
   for (const Bucket& bucket : params.layout().buckets()) {
@@ -98,8 +76,7 @@ TrainingState::TrainingState(Session& session, StepOptions options)
       digests(digests_of(session)),
       activations(activations_of(session)),
       engine(*session.device, *session.model, session.mesh, session.streams, &session.tensor,
-             with_hooks(std::move(options), session, average, digests, activations),
-             session.experts, session.context_group()),
+             with_meters(session, std::move(options)), session.experts, session.context_group()),
       session_(session) {
   if (session.config.train.divergence_check_every > 0)
     replicas.emplace(*session.device, session.model->params(), session.mesh, session.streams);
@@ -107,6 +84,38 @@ TrainingState::TrainingState(Session& session, StepOptions options)
     self_test.emplace(*session.device, session.mesh, session.streams,
                       compute_dtype(session.config.precision));
   }
+}
+
+StepOptions TrainingState::with_meters(Session& session, StepOptions options) {
+  const Config& config = session.config;
+  const ParamStore& params = session.model->params();
+  for (const PlacedParam& placed : session.placed_params())
+    options.chain.push_back(placed.spec);
+  const auto chunks = session.stages.chunks(session.pipeline, session.mesh.here().pipeline, true);
+  for (const ChunkSpan& chunk : chunks)
+    options.observers.first_layers.push_back(chunk.first);
+  if (activations) options.observers.observers.push_back(&*activations);
+  if (!session.dry && config.device.autotune != "off") {
+    options.rehearsed = [&session](Stream& stream) {
+      const bool exact = session.config.reproducibility != Reproducibility::fast;
+      tune_gemms(*session.world, stream, session.config.device.autotune,
+                 exact ? Unmeasured::error : Unmeasured::suggestion);
+    };
+  }
+  if (config.train.noise_scale_every > 0) {
+    noise.emplace(*session.device, session.mesh, params, session.streams,
+                  NoiseMeterOptions{.every = config.train.noise_scale_every,
+                                    .samples = config.train.micro_batch});
+    options.meters.push_back(&*noise);
+    options.gradients.transforms.insert(options.gradients.transforms.begin(), &*noise);
+  }
+  if (config.telemetry.weight_digests > 0) options.meters.push_back(&*digests);
+  if (average.enabled()) options.meters.push_back(&average);
+  if (config.train.log_every > 0)
+    options.meters.push_back(&loads.emplace(*session.device, session.mesh, params, options.chain,
+                                            config.train.log_every, config.train.steps));
+  if (StepMeter* const planted = planted_meter()) options.meters.push_back(planted);
+  return options;
 }
 
 CheckpointValues TrainingState::checkpoint_values() const {
@@ -120,8 +129,8 @@ CheckpointValues TrainingState::checkpoint_values() const {
   if (const Tensor factored = optimizer.factored_moments(); !factored.empty())
     values.scalars.emplace_back("factored_moments", factored);
   values.scalars.emplace_back("loss_guard", engine.loss_guard().state());
-  if (const NoiseMeter* const meter = engine.noise_meter()) {
-    values.scalars.emplace_back("noise_scale", meter->state());
+  if (noise) {
+    values.scalars.emplace_back("noise_scale", noise->state());
     values.measured.emplace_back("noise_scale");
   }
   return values;

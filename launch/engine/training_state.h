@@ -7,18 +7,21 @@
 
 #include "launch/engine/session.h"
 #include "runtime/checkpoint/slices.h"
+#include "runtime/train/digests/weight_digests.h"
 #include "runtime/train/health/self_test.h"
 #include "runtime/train/meters/activation_counts.h"
+#include "runtime/train/meters/expert_loads.h"
 #include "runtime/train/replica_check.h"
+#include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 
 // The weight average, if the config has one. With ZeRO it holds this rank's slices.
-class AverageWeights {
+class AverageWeights final : public StepMeter {
  public:
   AverageWeights(Session& session, double decay);
-  void update();
+  void updated(std::int64_t step, Stream& compute, Stream& comm) override;
   [[nodiscard]] bool enabled() const { return buffer_.data() != nullptr; }
   // Indexed like Bucket::owned.
   [[nodiscard]] Tensor values() const {
@@ -41,6 +44,8 @@ struct TrainingState {
 
   AverageWeights average;
   std::optional<WeightDigests> digests;         // if configured
+  std::optional<NoiseMeter> noise;              // if configured: train.noise_scale_every
+  std::optional<ExpertLoads> loads;             // if configured: train.log_every
   std::optional<ActivationCounts> activations;  // if configured: telemetry.histograms_every
   StepEngine engine;
   std::optional<ReplicaCheck> replicas;
@@ -50,6 +55,8 @@ struct TrainingState {
   [[nodiscard]] CheckpointValues checkpoint_values() const;
 
  private:
+  [[nodiscard]] StepOptions with_meters(Session& session, StepOptions options);
+
   Session& session_;
 };
 

@@ -3,10 +3,6 @@
 
 namespace trireme {
 
-[[gnu::weak]] bool test_delays() {
-  return false;
-}
-
 [[gnu::weak]] double test_delay(DelayPlace /*place*/) {
   return 0;
 }

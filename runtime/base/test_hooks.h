@@ -9,15 +9,11 @@ namespace trireme {
 
 // Where a test delays a rank, to check that reports show it.
 enum class DelayPlace : std::uint8_t {
-  compute,    // the first forward pass of a step
   read,       // a reader of the loader, before each sample
   batch,      // the loader, before it returns a micro-batch
-  messages,   // the message stream, before a step's last message
   checkpoint  // the training thread, before a save
 };
 
-// Whether this is a test program with delays.
-bool test_delays();
 // Returns the delay in milliseconds: 0.
 double test_delay(DelayPlace place);
 

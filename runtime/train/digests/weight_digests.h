@@ -12,6 +12,7 @@
 
 #include "runtime/checkpoint/slices.h"
 #include "runtime/ops/update/digest.h"
+#include "runtime/train/step/step_meter.h"
 
 namespace trireme {
 
@@ -25,7 +26,7 @@ struct DigestPart {
 [[nodiscard]] std::vector<DigestPart> digest_parts(const Blocking& blocking, std::int64_t block,
                                                    std::int64_t first, std::int64_t count);
 
-class WeightDigests {
+class WeightDigests final : public StepMeter {
  public:
   // `placed`: every parameter of the chain. `turns`: number of groups of tensors of about equal
   // size, one of which a step digests, in turn; at most the number of tensors. Device, parameters
@@ -33,9 +34,10 @@ class WeightDigests {
   WeightDigests(Device& device, ParamStore& params, const ProcessMesh& mesh,
                 std::span<const PlacedParam> placed, int turns);
 
-  // Enqueues sum(1) u64 += this rank's part of the digest for step `step` (from 0). Updated values
-  // must be ordered before it on `stream`. Local.
-  void add_of_step(Stream& stream, std::int64_t step, const Tensor& sum) const;
+  // This rank's part of the digest of the step's turn.
+  void updated(std::int64_t step, Stream& compute, Stream& comm) override;
+  [[nodiscard]] bool recordable() const override { return false; }
+  void read(StepReport& report) override;
   // The digests of all tensors, in the order of names(). This rank's values must be final on
   // `compute`. Collective over the mesh; blocks the host.
   [[nodiscard]] std::vector<std::uint64_t> of_all(Stream& compute);
@@ -60,7 +62,8 @@ class WeightDigests {
   std::vector<std::uint64_t> bases_;  // by tensor
   std::vector<int> turn_of_;          // by tensor
   std::vector<Region> regions_;
-  Buffer digests_, host_;  // (tensors) u64
+  Buffer digests_, host_;    // (tensors) u64
+  Buffer sums_, sums_host_;  // (2) u64, by step % 2
 };
 
 // For a whole tensor on the host: the sum of the ranks' parts.

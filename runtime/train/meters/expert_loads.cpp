@@ -38,7 +38,7 @@ bool ExpertLoads::reads(std::int64_t step) const {
   return !layers_.empty() && ((step + 1) % every_ == 0 || step + 1 == last_);
 }
 
-void ExpertLoads::enqueue(std::int64_t step, Stream& compute, Stream& comm) {
+void ExpertLoads::updated(std::int64_t step, Stream& compute, Stream& comm) {
   if (!reads(step)) return;
   Slot& slot = slot_of(step);
   const bool staged = pipeline_.size() > 1;
@@ -60,17 +60,15 @@ void ExpertLoads::enqueue(std::int64_t step, Stream& compute, Stream& comm) {
   comm.record(*slot.copied);
 }
 
-std::vector<ExpertLoad> ExpertLoads::read(std::int64_t step) {
-  std::vector<ExpertLoad> loads;
-  if (!reads(step)) return loads;
-  const Slot& slot = slot_of(step);
+void ExpertLoads::read(StepReport& report) {
+  if (!reads(report.step)) return;
+  const Slot& slot = slot_of(report.step);
   if (slot.copied) slot.copied->synchronize();
   const auto* const counts = reinterpret_cast<const float*>(slot.host.data());
   for (const Layer& layer : layers_)
-    loads.push_back(load_of(
+    report.loads.push_back(load_of(
         layer.name, std::span(counts + layer.first, static_cast<std::size_t>(layer.experts)),
         layer.slots));
-  return loads;
 }
 
 }  // namespace trireme

@@ -13,11 +13,11 @@
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/param_store.h"
-#include "runtime/telemetry/expert_load.h"
+#include "runtime/train/step/step_meter.h"
 
 namespace trireme {
 
-class ExpertLoads {
+class ExpertLoads final : public StepMeter {
  public:
   // The last part of these statistics' names.
   static constexpr std::string_view statistic = ".router.load";
@@ -26,11 +26,10 @@ class ExpertLoads {
   ExpertLoads(Device& device, const ProcessMesh& mesh, const ParamStore& params,
               std::span<const ParamSpec> chain, std::int64_t every, std::int64_t last);
 
-  // After the update of step `step` (from 0): enqueues the copy to the host, on several stages
-  // their sum on `comm`.
-  void enqueue(std::int64_t step, Stream& compute, Stream& comm);
-  // Of a step whose work on `compute` is done; empty for steps that are not read.
-  [[nodiscard]] std::vector<ExpertLoad> read(std::int64_t step);
+  // Enqueues the copy to the host, on several stages their sum on `comm`.
+  void updated(std::int64_t step, Stream& compute, Stream& comm) override;
+  [[nodiscard]] bool recordable() const override { return false; }
+  void read(StepReport& report) override;
 
  private:
   struct Layer {

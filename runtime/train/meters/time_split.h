@@ -28,7 +28,8 @@ struct RankStep {
   // the time that threads of this rank had no core: for its own work, messages, data, or between
   // steps.
   Times times{};
-  // Energy counted by this rank (StepOptions::joules) since the previous step; NaN: unknown.
+  // Energy counted by this rank (launch/engine/rank_meter.h) since the previous step; NaN:
+  // unknown.
   double joules = 0;
   GpuState gpu{};            // of this rank's GPU
   std::uint64_t digest = 0;  // this rank's part of the digest of the weights

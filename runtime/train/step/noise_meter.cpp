@@ -55,6 +55,8 @@ NoiseMeter::NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore
                        .original = layout.bucket_of(original),
                        .gradients = Buffer(device, bytes, MemoryKind::device)});
   }
+  for (Buffer& host : host_)
+    host = Buffer(device, state_.bytes(), MemoryKind::host);
   const auto stream = device.make_stream(StreamKind::compute);
   device.fill_zero(*stream, state_.data(), state_.bytes());  // the stream's end waits for it
 }
@@ -68,8 +70,8 @@ Tensor NoiseMeter::state() const {
   return state_.view(DType::f64, Shape{ops::NoiseState::count});
 }
 
-void NoiseMeter::begin(Stream& compute) {
-  compute.device().fill_zero(compute, exact_.data(), exact_.bytes());
+void NoiseMeter::begin(std::int64_t step, Stream& compute) {
+  if (measures(step)) compute.device().fill_zero(compute, exact_.data(), exact_.bytes());
 }
 
 void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& gradients,
@@ -87,8 +89,8 @@ void NoiseMeter::add_micro_batch(Stream& compute, int bucket, const Tensor& grad
     ops::accumulate_squares_exact(compute, exact(0), sum.range(run.first, run.count));
 }
 
-void NoiseMeter::add_whole(Stream& comm) {
-  if (!counts_whole_) return;
+void NoiseMeter::reduced(std::int64_t step, Stream& comm) {
+  if (!counts_whole_ || !measures(step)) return;
   for (const OwnedRun& run : params_.layout().owned_params())
     if (run.kind == ParamKind::weight && run.counted)
       ops::accumulate_squares_exact(comm, exact(1), params_.gradients().owned(run));
@@ -110,12 +112,20 @@ void NoiseMeter::apply(Stream& compute, const ParamStore& /*params*/, const Grad
                        .sums = step.sums});
 }
 
-NoiseReading NoiseMeter::reading_of(const Buffer& host_state) {
-  const auto* const values = reinterpret_cast<const double*>(host_state.data());
+void NoiseMeter::updated(std::int64_t step, Stream& compute, Stream& /*comm*/) {
+  if (!measures(step)) return;
+  const Buffer& host = host_[static_cast<std::size_t>(step % 2)];
+  compute.device().copy(compute, host.data(), state_.data(), host.bytes());
+}
+
+void NoiseMeter::read(StepReport& report) {
+  if (!measures(report.step)) return;
+  const auto* const values =
+      reinterpret_cast<const double*>(host_[static_cast<std::size_t>(report.step % 2)].data());
   using State = ops::NoiseState;
-  return {.scale = values[State::trace] / values[State::square],
-          .trace = values[State::last_trace],
-          .square = values[State::last_square]};
+  report.noise = {.scale = values[State::trace] / values[State::square],
+                  .trace = values[State::last_trace],
+                  .square = values[State::last_square]};
 }
 
 }  // namespace trireme

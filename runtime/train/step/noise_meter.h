@@ -5,52 +5,47 @@
 // once, with the sum of its uses' gradients, which one rank must hold.
 #pragma once
 
-#include <optional>
+#include <array>
+#include <vector>
 
 #include "runtime/comm/process_mesh.h"
 #include "runtime/nn/tensor_group.h"
 #include "runtime/ops/update/noise_scale.h"
 #include "runtime/optim/gradient_transform.h"
 #include "runtime/parallel/grad_reducer.h"
+#include "runtime/train/step/step_meter.h"
 #include "runtime/train/step/streams.h"
 
 namespace trireme {
 
 struct NoiseMeterOptions {
-  std::int64_t every = 0;    // steps; 0: never
+  std::int64_t every = 1;    // steps
   std::int64_t samples = 1;  // of a micro-batch
 };
 
-// The values in a host copy of the state.
-struct NoiseReading {
-  double scale = 0;   // trace / square, in samples: larger batches gain less
-  double trace = 0;   // of this step alone
-  double square = 0;  // of this step alone
-};
-
-class NoiseMeter final : public GradientProbe, public GradientTransform {
+class NoiseMeter final : public StepMeter, public GradientProbe, public GradientTransform {
  public:
   // All must outlive this. Needs gradient sums as a tree, below ZeRO stage 2.
   NoiseMeter(Device& device, const ProcessMesh& mesh, const ParamStore& params, Streams& streams,
              const NoiseMeterOptions& options);
 
-  // For step `step`, from 0; measures steps every, 2 every, ... as reports count.
-  [[nodiscard]] bool measures(std::int64_t step) const {
-    return options_.every > 0 && (step + 1) % options_.every == 0;
+  // In steps every, 2 every, ... as reports count.
+  void begin(std::int64_t step, Stream& compute) override;
+  [[nodiscard]] GradientProbe* probe(std::int64_t step) override {
+    return measures(step) ? this : nullptr;
   }
-  void begin(Stream& compute);
+  void reduced(std::int64_t step, Stream& comm) override;
+  void updated(std::int64_t step, Stream& compute, Stream& comm) override;
+  void read(StepReport& report) override;
   void add_micro_batch(Stream& compute, int bucket, const Tensor& gradients, int source) override;
-  // The comm stream must have the reduced gradients, with those of tied copies added.
-  void add_whole(Stream& comm);
-  // In a step that is measured: its estimate. Collective over the mesh.
+  // The estimate. Collective over the mesh.
   void apply(Stream& compute, const ParamStore& params, const GradientStep& step) override;
 
   // ops::NoiseState on the device: all that a checkpoint must store.
   [[nodiscard]] Tensor state() const;
-  // From a copy of the state.
-  [[nodiscard]] static NoiseReading reading_of(const Buffer& host_state);
 
  private:
+  [[nodiscard]] bool measures(std::int64_t step) const { return (step + 1) % options_.every == 0; }
   // Elements of a bucket that no other rank counts.
   struct Run {
     std::int64_t first = 0, count = 0;
@@ -69,6 +64,7 @@ class NoiseMeter final : public GradientProbe, public GradientTransform {
   std::vector<std::vector<Run>> runs_;  // by bucket
   std::vector<Copy> copies_;
   Buffer exact_, squares_, state_;  // (2, exact_sum_words) u64, (2) f64, NoiseState
+  std::array<Buffer, 2> host_;      // copies of the state, by step % 2
 };
 
 }  // namespace trireme

@@ -6,10 +6,8 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/base/test_hooks.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/comm/watchdog/step_watch.h"
-#include "runtime/device/cpu/cpu_stream.h"
 #include "runtime/device/range.h"
 #include "runtime/device/trace/trace_log.h"
 #include "runtime/ops/loss/cross_entropy.h"
@@ -20,17 +18,10 @@ namespace {
 constexpr std::size_t rng_bytes = 2 * sizeof(std::uint64_t);  // seed, step
 constexpr std::size_t loss_scale_bytes = ops::LossScaleState::count * sizeof(float);
 
-ReducerOptions reducer_options(const Model* model, const StepOptions& options) {
-  ReducerOptions reducer{
-      .mode = options.reducer,
-      // Noise is measured on gradients of single micro-batches, which a running sum does not keep.
-      .sum = options.layout_independent || options.noise.every > 0 ? GradientSum::tree
-                                                                   : GradientSum::running,
-      .sent = options.reduced,
-      .micro_batches = options.pipeline.micro_batches,
-      .chunks = {}};
-  for (int chunk = 0; model != nullptr && chunk < model->chunk_count(); ++chunk)
-    reducer.chunks.push_back(model->units(chunk));
+ReducerOptions reducer_options(const Model& model, const StepOptions& options) {
+  ReducerOptions reducer = options.reducer;
+  for (int chunk = 0; chunk < model.chunk_count(); ++chunk)
+    reducer.chunks.push_back(model.units(chunk));
   return reducer;
 }
 
@@ -43,15 +34,12 @@ double thread_cpu_seconds() {
 }  // namespace
 
 StepEngine::Slot::Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options)
-    : totals(device, mesh, options.slices.largest(), options.slices.turns(), options.blocks),
+    : totals(device, mesh, options.batch.slices.largest(), options.batch.slices.turns(),
+             options.batch.blocks),
       exchange(device, mesh),
       norm_host(device, sizeof(float), MemoryKind::host),
       scale_host(device, loss_scale_bytes, MemoryKind::host),
       guard_host(device, ops::LossGuardState::count * sizeof(double), MemoryKind::host),
-      noise_host(device, options.noise.every > 0 ? ops::NoiseState::count * sizeof(double) : 0,
-                 MemoryKind::host),
-      digest(device, options.digests != nullptr ? sizeof(std::uint64_t) : 0, MemoryKind::device),
-      digest_host(device, digest.bytes(), MemoryKind::host),
       rng(device, rng_bytes, MemoryKind::device),
       rng_host(device, rng_bytes, MemoryKind::host),
       start(device.make_event(EventKind::timed)),
@@ -69,22 +57,19 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       tensor_(tensor),
       experts_(experts),
       context_group_(context_group),
-      expert_loads_(device, mesh, model.params(), options.chain, options.loads_every,
-                    options.last_step),
       options_(options),
       reducer_(device, {mesh.zero(), mesh.replicas(), &mesh.expert_zero(), &mesh.expert_replicas()},
-               model.params(), *streams.compute, *streams.comm, reducer_options(&model, options)),
+               model.params(), *streams.compute, *streams.comm, reducer_options(model, options)),
       ties_(device, mesh.pipeline(), model.params()),
       gatherer_(device, mesh.gather(), model.params(), *streams.compute, streams.gathers(),
                 &streams.stalls, &mesh.expert_gather()),
       groups_(device, mesh, *streams.comm, &streams.stalls),
-      norm_(device, model.params(), options.clip_norm, options.layout_independent, groups_),
-      scaler_(options.loss_scale ? std::make_unique<LossScaler>(device, *options.loss_scale)
-                                 : nullptr),
-      guard_(device, options.loss_guard),
-      noise_(options.noise.every > 0 ? std::make_unique<NoiseMeter>(device, mesh, model.params(),
-                                                                    streams, options.noise)
-                                     : nullptr),
+      norm_(device, model.params(), options.gradients.clip_norm, options.layout_independent,
+            groups_),
+      scaler_(options.gradients.loss_scale
+                  ? std::make_unique<LossScaler>(device, *options.gradients.loss_scale)
+                  : nullptr),
+      guard_(device, options.gradients.loss_guard),
       optimizer_(device, model.params(),
                  {.config = options.optimizer,
                   .groups = groups_,
@@ -96,10 +81,10 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
       batches_(streams, batches_held(options.pipeline, mesh.here().pipeline)),
       weights_changed_(static_cast<std::size_t>(options.pipeline.chunks), true) {
   const int sample = sample_of(mesh.shape(), mesh.here());
-  TRIREME_EXPECTS(options.slices.ranks() == mesh.shape().sample_ranks() &&
-                      options.slices.of(sample).count == options.pipeline.micro_batches,
+  TRIREME_EXPECTS(options.batch.slices.ranks() == mesh.shape().sample_ranks() &&
+                      options.batch.slices.of(sample).count == options.pipeline.micro_batches,
                   "{} micro-batches of sample rank {}, for slices {}",
-                  options.pipeline.micro_batches, sample, options.slices.to_string());
+                  options.pipeline.micro_batches, sample, options.batch.slices.to_string());
   for (auto& slot : slots_)
     slot = std::make_unique<Slot>(device, mesh, options);
   for (auto& end : ends_)
@@ -118,8 +103,7 @@ StepEngine::StepEngine(Device& device, Model& model, const ProcessMesh& mesh, St
 }
 
 std::vector<GradientTransform*> StepEngine::transforms() {
-  std::vector<GradientTransform*> all{noise_.get()};
-  all.insert(all.end(), options_.transforms.begin(), options_.transforms.end());
+  std::vector<GradientTransform*> all = options_.gradients.transforms;
   all.insert(all.end(), {&norm_, scaler_.get(), &guard_});
   std::erase(all, nullptr);
   return all;
@@ -127,18 +111,6 @@ std::vector<GradientTransform*> StepEngine::transforms() {
 
 StepEngine::~StepEngine() {
   model_.set_hook(nullptr);
-}
-
-int StepEngine::gradient_levels(const StepOptions& options, int zero_stage) {
-  return GradReducer::levels(reducer_options(nullptr, options), zero_stage);
-}
-
-int StepEngine::gradient_blocks(const StepOptions& options) {
-  return GradReducer::blocks(reducer_options(nullptr, options).sum, options.blocks);
-}
-
-int StepEngine::expert_sources(const StepOptions& options, const MeshShape& mesh) {
-  return GradReducer::expert_sources(reducer_options(nullptr, options).sum, mesh.expert);
 }
 
 int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
@@ -159,21 +131,23 @@ int StepEngine::batches_held(const ScheduleShape& shape, int stage) {
 }
 
 std::int64_t StepEngine::targets_of(std::int64_t step) const {
-  const std::int64_t micro_batches =
-      options_.sizes.at ? options_.sizes.at(step) : options_.slices.micro_batches();
-  return options_.targets_per_micro_batch * micro_batches;
+  const std::int64_t micro_batches = options_.batch.sizes.at
+                                         ? options_.batch.sizes.at(step)
+                                         : options_.batch.slices.micro_batches();
+  return options_.batch.targets_per_micro_batch * micro_batches;
 }
 
 std::int64_t StepEngine::targets_before(std::int64_t step) const {
-  const std::int64_t micro_batches =
-      options_.sizes.before ? options_.sizes.before(step) : step * options_.slices.micro_batches();
-  return options_.targets_per_micro_batch * micro_batches;
+  const std::int64_t micro_batches = options_.batch.sizes.before
+                                         ? options_.batch.sizes.before(step)
+                                         : step * options_.batch.slices.micro_batches();
+  return options_.batch.targets_per_micro_batch * micro_batches;
 }
 
 void StepEngine::set_size(std::int64_t step) {
-  const BatchSlices& whole = options_.slices;
+  const BatchSlices& whole = options_.batch.slices;
   targets_ = targets_of(step);
-  global_micro_batches_ = static_cast<int>(targets_ / options_.targets_per_micro_batch);
+  global_micro_batches_ = static_cast<int>(targets_ / options_.batch.targets_per_micro_batch);
   const bool smaller = global_micro_batches_ != whole.micro_batches();
   TRIREME_EXPECTS(!smaller || (whole.equal() && global_micro_batches_ < whole.micro_batches() &&
                                global_micro_batches_ % whole.ranks() == 0),
@@ -217,11 +191,11 @@ void StepEngine::run(std::int64_t step, BatchSource& source) {
   if (expert_meter_) expert_meter_->begin_step(step);
   if (records_) {
     replay(step, slot);
-    digest_weights(step, slot);
+    for (StepMeter* const meter : options_.meters)
+      if (!meter->recordable()) meter->updated(step, compute, *streams_.comm);
   } else {
     enqueue(step, slot);
   }
-  expert_loads_.enqueue(step, compute, *streams_.comm);
   compute.record(*slot.updated);
   compute.record(end_of(step));
   if (expert_meter_) slot.experts = expert_meter_->counts(experts_->rank() == 0);
@@ -285,7 +259,7 @@ void StepEngine::rehearse_passes(std::int64_t step, Slot& slot) {
     if (last_use(options_.pipeline.kind) == ActionKind::backward_weight)
       rehearse_chunk(ActionKind::backward_weight, chunk);
   }
-  reduce(slot);
+  reduce(step, slot);
   compute.synchronize();  // it has joined the comm stream
   gatherer_.forget();
 }
@@ -302,20 +276,21 @@ void StepEngine::enqueue(std::int64_t step, Slot& slot) {
   if (data_group_) count_tokens();
   reducer_.begin_step(step);
   weights_changed_.assign(static_cast<std::size_t>(options_.pipeline.chunks), true);
-  slot.noisy = noise_ && noise_->measures(step);
-  if (slot.noisy) {
-    noise_->begin(compute);
-    reducer_.set_probe(&*noise_);
+  GradientProbe* probe = nullptr;
+  for (StepMeter* const meter : options_.meters) {
+    meter->begin(step, compute);
+    if (GradientProbe* const own = meter->probe(step)) probe = own;
   }
   // As running sums or slices, gradients of one micro-batch do not exist separately.
   views_.begin_step(step);
-  if (views_.look_at(Seen::parameter_gradient) && !slot.noisy && options_.layout_independent &&
+  if (views_.look_at(Seen::parameter_gradient) && probe == nullptr && options_.layout_independent &&
       model_.params().options().zero.stage < 2)
-    reducer_.set_probe(&views_);
+    probe = &views_;
+  reducer_.set_probe(probe);
   views_.parameters(compute, Seen::weights_before);
   runner_.run(step, static_cast<int>(micro_batches_.count), *this);
   reducer_.set_probe(nullptr);
-  reduce(slot);
+  reduce(step, slot);
   views_.parameters(compute, Seen::reduced_gradient);
   update(step, slot);
 }
@@ -375,30 +350,21 @@ void StepEngine::update(std::int64_t step, Slot& slot) {
                             .order = slot.totals.order(),
                             .targets = static_cast<double>(targets_),
                             .micro_batches = global_micro_batches_});
-  if (slot.noisy)
-    device_.copy(compute, slot.noise_host.data(), noise_->state().data, slot.noise_host.bytes());
   views_.parameters(compute, Seen::weights);
-  if (!records_) digest_weights(step, slot);
-  if (options_.after_update) options_.after_update(compute);
+  for (StepMeter* const meter : options_.meters)
+    if (!records_ || meter->recordable()) meter->updated(step, compute, *streams_.comm);
   gatherer_.after_update();
   device_.copy(compute, slot.norm_host.data(), norm_.value().data, sizeof(float));
   device_.copy(compute, slot.guard_host.data(), guard_.state().data, slot.guard_host.bytes());
 }
 
-// The choice of tensors depends on the step, so this is not part of a recorded one.
-void StepEngine::digest_weights(std::int64_t step, Slot& slot) {
-  if (options_.digests == nullptr || test_rests(step)) return;
-  Stream& compute = *streams_.compute;
-  device_.fill_zero(compute, slot.digest.data(), slot.digest.bytes());
-  options_.digests->add_of_step(compute, step, slot.digest.view(DType::u64, Shape{1}));
-  device_.copy(compute, slot.digest_host.data(), slot.digest.data(), slot.digest.bytes());
-}
-
-void StepEngine::reduce(Slot& slot) {
+void StepEngine::reduce(std::int64_t step, Slot& slot) {
   set_activity("reduction of the gradients");
   const Range range("reduce");
-  if (test_delays() && device_.type() == DeviceType::cpu)
-    trireme::enqueue(*streams_.comm, [] { test_delay(DelayPlace::messages); });
+  const std::span<StepMeter* const> meters =
+      rehearsed_processors_ ? std::span<StepMeter* const>{} : options_.meters;
+  for (StepMeter* const meter : meters)
+    meter->reducing(step, *streams_.comm);
   slot.totals.publish(*streams_.compute, *streams_.comm);
   if (options_.flags) slot.exchange.publish(*streams_.comm);
   // The compute stream of a CPU runs inline, so the host's time is the step's time.
@@ -407,7 +373,8 @@ void StepEngine::reduce(Slot& slot) {
   streams_.compute->record(*slot.reduce_begin);
   reducer_.finish();
   ties_.add(*streams_.comm);
-  if (slot.noisy) noise_->add_whole(*streams_.comm);
+  for (StepMeter* const meter : meters)
+    meter->reduced(step, *streams_.comm);
   reducer_.join();  // also the published values
   streams_.compute->record(*slot.reduce_end);
   if (on_cpu) slot.core.reduce = core_waits_.read().messages - waited;
@@ -447,7 +414,7 @@ void StepEngine::compute(const Action& action) {
   if (views_.on()) {
     const auto number_of = [&](int data) {
       const int sample = sample_of(mesh_.shape(), {.data = data});
-      return static_cast<int>(options_.slices.number(sample, m, micro_batches_.count));
+      return static_cast<int>(options_.batch.slices.number(sample, m, micro_batches_.count));
     };
     const int sharing = mesh_.shape().expert, own = mesh_.here().data;
     std::vector<int> of_sources;
@@ -458,7 +425,6 @@ void StepEngine::compute(const Action& action) {
     if (action.kind == ActionKind::backward) views_.backward_begins(here);
   }
   if (forward) {
-    if (chunk == 0 && m == 0) test_delay(DelayPlace::compute);
     reducer_.before_forward(chunk, m);
     model_.forward(here);
     weights_changed_[static_cast<std::size_t>(chunk)] = false;

@@ -19,15 +19,13 @@
 #include "runtime/parallel/param_gatherer.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/parallel/tied_gradients.h"
-#include "runtime/train/digests/weight_digests.h"
 #include "runtime/train/meters/core_waits.h"
-#include "runtime/train/meters/expert_loads.h"
 #include "runtime/train/step/beside_messages.h"
 #include "runtime/train/step/loss_guard.h"
 #include "runtime/train/step/loss_totals.h"
-#include "runtime/train/step/noise_meter.h"
 #include "runtime/train/step/step_batches.h"
 #include "runtime/train/step/step_exchange.h"
+#include "runtime/train/step/step_meter.h"
 #include "runtime/train/step/step_views.h"
 #include "runtime/train/step/streams.h"
 
@@ -35,78 +33,50 @@ namespace trireme {
 
 // If the global batch changes between steps: micro-batches of all data ranks together.
 struct StepSizes {
-  // For a step, and for all earlier ones. Empty: always those of StepOptions::slices, the maximum;
+  // For a step, and for all earlier ones. Empty: always those of BatchOptions::slices, the maximum;
   // otherwise all ranks have equally many.
   std::function<std::int64_t(std::int64_t step)> at{}, before{};
+};
+
+// The global batch, over the mesh's sample ranks. Its data group must know its doubled ranks.
+struct BatchOptions {
+  BatchSlices slices = BatchSlices::even(1, 1);
+  int blocks = 1;  // of each micro-batch on this rank (ContextSplit::local)
+  StepSizes sizes{};
+  std::int64_t targets_per_micro_batch = 1;  // of whole sequences
+};
+
+// What happens to gradients before the update (optim/gradient_transform.h).
+struct GradientOptions {
+  float clip_norm = 0;
+  std::optional<ops::LossScaleOptions> loss_scale{};
+  LossGuardOptions loss_guard{};
+  // Before the norm is taken.
+  std::vector<GradientTransform*> transforms{};
 };
 
 struct StepOptions {
   std::uint64_t seed = 0;
   ScheduleShape pipeline{};  // micro_batches: of this rank's pipeline
-  // Of the global batch, over the mesh's sample ranks. Its data group must know its doubled ranks.
-  BatchSlices slices = BatchSlices::even(1, 1);
-  int blocks = 1;  // of each micro-batch on this rank (ContextSplit::local)
-  StepSizes sizes{};
-  std::int64_t targets_per_micro_batch = 1;  // of whole sequences
-  float clip_norm = 0;
-  LossOptions loss{};  // without its scales
-  ReducerMode reducer = ReducerMode::overlapped;
+  BatchOptions batch{};
+  LossOptions loss{};        // without its scales
+  ReducerOptions reducer{};  // chunks are the model's
   MessageProcessors beside_messages{};
-  DType reduced = DType::f32;  // dtype of gradients in data-parallel messages
-  // Layout-independent sums: gradients as a tree over micro-batches, exact norms.
+  // Layout-independent sums: exact norms, and of the reducer trees.
   bool layout_independent = false;
   GraphMode graphs = GraphMode::off;
+  GradientOptions gradients{};
   OptimizerConfig optimizer{};
   std::vector<ParamSpec> chain{};  // OptimizerOptions::chain
-  std::optional<ops::LossScaleOptions> loss_scale{};
-  // A program's own, before the norm is taken.
-  std::vector<GradientTransform*> transforms{};
-  LossGuardOptions loss_guard{};
-  NoiseMeterOptions noise{};
   LrSchedule schedule{};
-  // Digests some of the weights after each update. Null: none.
-  const WeightDigests* digests = nullptr;
+  std::vector<StepMeter*> meters{};
   ObserverOptions observers{};
   // On a GPU: called once before the first step, after trial passes have planned all matmuls. May
   // be empty.
   std::function<void(Stream&)> rehearsed{};
-  // Enqueues work after each update of this rank's slices (weight averages); may be empty.
-  std::function<void(Stream&)> after_update{};
-  // Joules since the last call, counted by this rank: its own GPU, or on the first rank of a host
-  // the processors, else 0; NaN if unknown. Called when a step is read; may be empty.
-  std::function<double()> joules{};
-  std::function<GpuState()> gpu{};  // this rank's GPU; may be empty
-  // The file with this rank's longest reads since the last call. Called when a step that waited for
-  // data is read; may be empty.
-  std::function<FileReads()> slow_file{};
   // This rank's requests, read once a step. If empty, ranks exchange neither requests nor times.
   std::function<StepFlags()> flags{};
   std::vector<int> expert_nodes{};  // ExpertMeter::nodes
-  // The load of experts is read every so many steps, and in that step; 0: never.
-  std::int64_t loads_every = 0, last_step = 0;
-};
-
-struct StepReport {
-  std::int64_t step = 0;
-  double loss = 0;           // mean over the counted targets of the global batch
-  std::int64_t targets = 0;  // number of counted ones
-  double grad_norm = 0;      // before clipping
-  double learning_rate = 0;
-  // If the loss is scaled: the scale of this step, and the steps skipped up to and with it.
-  std::optional<double> loss_scale{};
-  std::int64_t skipped_steps = 0;
-  // Skipped because gradients overflowed under a scale that can still fall.
-  bool overflowed = false;
-  LossJudgement judgement{};
-  std::optional<NoiseReading> noise{};  // in steps that measure it
-  StepFlags flags{};                    // maximum over all ranks
-  // This rank's part of the digest of the weights after the update, if they are digested.
-  std::optional<std::uint64_t> weight_digest{};
-  std::vector<ExpertLoad> loads{};  // in steps that read them
-  RankStep own{};                   // this step's times
-  // The times of step `timed` (below 0: none) on all ranks; valid until a later step is read.
-  std::int64_t timed = -1;
-  std::span<const RankStep> by_rank{};
 };
 
 class StepEngine final : private StageWork, private LayerHook {
@@ -119,11 +89,6 @@ class StepEngine final : private StageWork, private LayerHook {
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
-  // The StoreOptions::gradient_levels for these options.
-  [[nodiscard]] static int gradient_levels(const StepOptions& options, int zero_stage);
-  // Likewise StoreOptions::blocks and StoreOptions::expert_sources.
-  [[nodiscard]] static int gradient_blocks(const StepOptions& options);
-  [[nodiscard]] static int expert_sources(const StepOptions& options, const MeshShape& mesh);
   // Batches in use at once, which the source must hold.
   [[nodiscard]] static int batches_held(const ScheduleShape& shape, int stage);
 
@@ -140,8 +105,6 @@ class StepEngine final : private StageWork, private LayerHook {
   [[nodiscard]] std::int64_t targets_before(std::int64_t step) const;
   [[nodiscard]] const Optimizer& optimizer() const { return optimizer_; }
   [[nodiscard]] const LossGuard& loss_guard() const { return guard_; }
-  // Null if gradient noise is not measured.
-  [[nodiscard]] const NoiseMeter* noise_meter() const { return noise_.get(); }
   // Null if the loss is not scaled.
   [[nodiscard]] const LossScaler* loss_scaler() const { return scaler_.get(); }
   [[nodiscard]] PipelineRunner& runner() { return runner_; }
@@ -153,9 +116,8 @@ class StepEngine final : private StageWork, private LayerHook {
     Slot(Device& device, const ProcessMesh& mesh, const StepOptions& options);
     LossTotals totals;
     StepExchange exchange;
-    Buffer norm_host, scale_host, guard_host, noise_host, digest, digest_host, rng, rng_host;
+    Buffer norm_host, scale_host, guard_host, rng, rng_host;
     std::unique_ptr<Event> start, updated, reduce_begin, reduce_end;
-    bool noisy = false;    // the step measures gradient noise
     bool warm = false;     // used before
     bool follows = false;  // an earlier step ran
     std::unique_ptr<Graph> graph{};
@@ -179,9 +141,8 @@ class StepEngine final : private StageWork, private LayerHook {
   void enqueue(std::int64_t step, Slot& slot);
   void count_tokens();
   void replay(std::int64_t step, Slot& slot);
-  void reduce(Slot& slot);
+  void reduce(std::int64_t step, Slot& slot);
   void update(std::int64_t step, Slot& slot);
-  void digest_weights(std::int64_t step, Slot& slot);
   [[nodiscard]] RankStep times_of(std::int64_t step, const Slot& slot) const;
   void read_loss_scale(const Slot& slot, StepReport& report) const;
   [[nodiscard]] Slot& slot_of(std::int64_t step) {
@@ -198,8 +159,7 @@ class StepEngine final : private StageWork, private LayerHook {
   Model& model_;
   Streams& streams_;
   const TensorGroup *tensor_, *experts_, *context_group_;  // of Context
-  ExpertLoads expert_loads_;
-  std::optional<ExpertMeter> expert_meter_;  // with experts_
+  std::optional<ExpertMeter> expert_meter_;                // with experts_
   StepOptions options_;
   GradReducer reducer_;
   TiedGradients ties_;
@@ -208,7 +168,6 @@ class StepEngine final : private StageWork, private LayerHook {
   GradientNorm norm_;
   std::unique_ptr<LossScaler> scaler_;  // null: the loss is not scaled
   LossGuard guard_;
-  std::unique_ptr<NoiseMeter> noise_;  // null: not measured
   Optimizer optimizer_;
   std::optional<TensorGroup> data_group_;  // of models with Blueprint::token_losses
   Buffer token_totals_{};                  // Context::token_totals

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/test_hooks.h"
 #include "runtime/comm/watchdog/step_watch.h"
 #include "runtime/train/step/step_engine.h"
 
 namespace trireme {
 namespace {
-
-// Share of a step; smaller waits are not reported.
-constexpr double telling_wait = 0.05;
 
 // `times` has forward, backward and optimizer including `stalls`, and data waits as the loader
 // counted them.
@@ -66,12 +62,9 @@ StepReport StepEngine::read(std::int64_t step) {
   report.grad_norm = static_cast<double>(*reinterpret_cast<const float*>(slot.norm_host.data()));
   read_loss_scale(slot, report);
   report.judgement = judgement_of(slot.guard_host);
-  if (slot.noisy) report.noise = NoiseMeter::reading_of(slot.noise_host);
-  if (options_.digests != nullptr)
-    report.weight_digest = *reinterpret_cast<const std::uint64_t*>(slot.digest_host.data());
-  report.loads = expert_loads_.read(step);
   report.own = times_of(step, slot);
-  report.own.digest = report.weight_digest.value_or(0);
+  for (StepMeter* const meter : options_.meters)
+    meter->read(report);
   last_read_ = {step, report.own};
   if (options_.flags) {
     slot.exchange.read();
@@ -115,10 +108,6 @@ RankStep StepEngine::times_of(std::int64_t step, const Slot& slot) const {
   share_out(times, streams_.stalls.milliseconds(step), slot.core);
   own.experts = slot.experts;
   if (expert_meter_) own.experts.milliseconds = expert_meter_->work.milliseconds(step);
-  if (options_.gpu) own.gpu = options_.gpu();
-  if (options_.joules && !test_rests(step + 1)) own.joules = options_.joules();
-  if (options_.slow_file && times[TimePart::data_wait] > telling_wait * times[TimePart::period])
-    own.slow_file = options_.slow_file();
   return own;
 }
 
