@@ -245,8 +245,7 @@ std::unique_ptr<Model> Session::make_part(bool training) const {
                   .rank = mesh.here().data % mesh.shape().shard};
     const StepOptions steps = step_options(config, pipeline, traits());
     store.gradient_levels = GradReducer::levels(steps.reducer, store.zero.stage);
-    store.expert_sources = GradReducer::expert_sources(steps.reducer.sum, mesh.shape().expert);
-    store.blocks = GradReducer::blocks(steps.reducer.sum, steps.batch.blocks);
+    store.leaves = GradReducer::leaves(steps.reducer.sum, mesh.shape().expert, steps.batch.blocks);
   }
   return std::make_unique<Model>(*device, what.chain, build_options(training, decode),
                                  stages.chunks(pipeline, stage, training),

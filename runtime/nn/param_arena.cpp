@@ -117,6 +117,11 @@ Tensor ParamArena::owned(ParamId id) const {
   return owned(layout_->bucket(id)).range(own.first - slice.first, own.count);
 }
 
+void ParamArena::zero(Stream& stream) const {
+  for (const Buffer& memory : memory_)
+    if (memory.bytes() > 0) stream.device().fill_zero(stream, memory.data(), memory.bytes());
+}
+
 Tensor ParamArena::place(int unit, int buffer) {
   std::ranges::replace(buffer_of_, buffer, -1);
   buffer_of_[static_cast<std::size_t>(unit)] = buffer;

@@ -48,6 +48,8 @@ class ParamArena {
   // Of that slice a run, or the elements of a parameter.
   [[nodiscard]] Tensor owned(const OwnedRun& run) const;
   [[nodiscard]] Tensor owned(ParamId id) const;
+  // All that it holds, without the buffers.
+  void zero(Stream& stream) const;
   // Makes `buffer` hold the whole weights of `unit` instead of its previous unit's; returns them.
   Tensor place(int unit, int buffer);
 

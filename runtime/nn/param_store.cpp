@@ -47,19 +47,16 @@ void ParamStore::allocate(Device& device, const StoreOptions& options) {
   if (options.training)
     unread_ =
         Buffer(device, 2 * static_cast<std::size_t>(widest) * sizeof(float), MemoryKind::device);
-  sources_.clear();
-  const bool apart = options.training && layout_->expert_elements() > 0;
-  for (int source = 1; apart && source < options.expert_sources; ++source)
-    sources_.emplace_back(device, *layout_,
-                          ParamArena::Options{.what = "gradients of experts",
-                                              .form = sliced ? Form::buffers_only : Form::experts,
-                                              .levels = options.gradient_levels,
-                                              .buffers = sliced ? gradient_buffers : 0});
-  blocks_.clear();
-  for (int block = 1; options.training && block < options.blocks; ++block)
-    blocks_.emplace_back(device, *layout_,
-                         ParamArena::Options{.what = "gradients of blocks",
-                                             .form = sliced ? Form::buffers_only : Form::whole,
+  const bool experts = options.leaves.experts;
+  if (!options.training || (experts && layout_->expert_elements() == 0)) options_.leaves = {};
+  leaves_.clear();
+  for (int leaf = 1; leaf < options_.leaves.count; ++leaf)
+    leaves_.emplace_back(device, *layout_,
+                         ParamArena::Options{.what = "gradients of leaves",
+                                             .form = sliced    ? Form::buffers_only
+                                                     : experts ? Form::experts
+                                                               : Form::whole,
+                                             .levels = experts ? options.gradient_levels : 1,
                                              .buffers = sliced ? gradient_buffers : 0,
                                              .frozen = false});
 }
@@ -134,24 +131,28 @@ Tensor ParamStore::gradient(ParamId id, int source) const {
         .range(id.index % 2 * half, shape.count())
         .reshaped(shape);
   }
-  if (block_ > 0 && !blocks_.empty() && layout_->spec(id).kind == ParamKind::weight)
-    return gradients_of_block(block_).param(id);
+  if (block_ > 0 && leaves().count > 1 && !leaves().experts &&
+      layout_->spec(id).kind == ParamKind::weight)
+    return gradients_of(block_).param(id);
   return gradients_of(source).param(id, level_of_[layout_->at(id)]);
 }
 
 Tensor ParamStore::place_gradients(int unit, int buffer) {
-  for (auto* const more : {&sources_, &blocks_})
-    for (ParamArena& arena : *more)
-      arena.place(unit, buffer);
+  for (ParamArena& arena : leaves_)
+    arena.place(unit, buffer);
   return gradients_.place(unit, buffer);
 }
 
 std::size_t ParamStore::gradient_bytes() const {
   std::size_t sum = gradients_.bytes() + unread_.bytes();
-  for (const auto* const more : {&sources_, &blocks_})
-    for (const ParamArena& arena : *more)
-      sum += arena.bytes();
+  for (const ParamArena& arena : leaves_)
+    sum += arena.bytes();
   return sum;
+}
+
+void ParamStore::zero_gradients(Stream& stream) const {
+  for (int leaf = 0; leaf < leaves().count; ++leaf)
+    gradients_of(leaf).zero(stream);
 }
 
 Tensor ParamStore::compute(ParamId id) const {

@@ -15,12 +15,20 @@
 
 namespace trireme {
 
+// The gradients that one micro-batch adds to, each a leaf of the tree of sums: of experts'
+// parameters one for each data rank that shares them, or else of all weights one for each block of
+// context parallelism on this rank.
+struct GradientLeaves {
+  int count = 1;
+  bool experts = false;
+  friend bool operator==(const GradientLeaves&, const GradientLeaves&) = default;
+};
+
 struct StoreOptions {
   DType compute = DType::f32;
   bool training = false;
   int gradient_levels = 1;  // partial gradient sums alive at once
-  int expert_sources = 1;   // separate gradients of experts (GradReducer::expert_sources)
-  int blocks = 1;           // separate gradients of all weights (GradReducer::blocks)
+  GradientLeaves leaves{};  // GradReducer::leaves
   ZeroOptions zero{};
   std::int64_t bucket_elements = 1 << 20;
 };
@@ -63,26 +71,25 @@ class ParamStore {
   [[nodiscard]] Tensor master(ParamId id) const { return masters_.param(id); }
   // The current destination of backward; of a frozen vector memory that nobody reads, because it
   // may share a kernel with a trained one. Layers skip the gradients of frozen matrices. Gradients
-  // of an expert's parameters have sources(id): one that all rows are added to, or one for each of
-  // the data ranks that share experts, in order, which takes what the rows of that rank's
+  // of an expert's parameters have sources(id): one that all rows are added to, or a leaf for each
+  // of the data ranks that share experts, in order, which takes what the rows of that rank's
   // micro-batch add.
   [[nodiscard]] Tensor gradient(ParamId id, int source = 0) const;
-  // From now on gradient() is that of this of StoreOptions::blocks, if there are several.
+  // From now on gradient() is that of this block, if blocks are leaves.
   void select_block(int block) { block_ = block; }
   [[nodiscard]] int sources(ParamId id) const {
-    return layout_->spec(id).expert ? expert_sources() : 1;
+    return leaves().experts && layout_->spec(id).expert ? leaves().count : 1;
   }
-  // Of the experts' parameters here; 1 if there are none.
-  [[nodiscard]] int expert_sources() const { return static_cast<int>(sources_.size()) + 1; }
-  // All gradients of source 0; of another those of experts alone, at Bucket::experts, or in stages
-  // 2 and 3 those of placed units.
-  [[nodiscard]] const ParamArena& gradients_of(int source) const {
-    return source == 0 ? gradients_ : sources_[static_cast<std::size_t>(source - 1)];
+  // Those of StoreOptions, or one if they are of experts, of which there are none here.
+  [[nodiscard]] const GradientLeaves& leaves() const { return options_.leaves; }
+  [[nodiscard]] int leaves(const Bucket& bucket) const {
+    return bucket.kind == ParamKind::weight && (bucket.expert || !leaves().experts) ? leaves().count
+                                                                                    : 1;
   }
-  // The gradients of a block; of those behind the first one level of weights alone, whole or, in
-  // stages 2 and 3, of placed units.
-  [[nodiscard]] const ParamArena& gradients_of_block(int block) const {
-    return block == 0 ? gradients_ : blocks_[static_cast<std::size_t>(block - 1)];
+  // All gradients of leaf 0; of another the weights that have it: experts', at Bucket::experts, in
+  // each partial sum, or all, in one. In stages 2 and 3 only those of placed units.
+  [[nodiscard]] const ParamArena& gradients_of(int leaf) const {
+    return leaf == 0 ? gradients_ : leaves_[static_cast<std::size_t>(leaf - 1)];
   }
   // Whether the parameter has a gradient.
   [[nodiscard]] bool trains(ParamId id) const { return layout_->trains(id); }
@@ -113,8 +120,10 @@ class ParamStore {
   // Bytes held, including compute copies and unit buffers.
   [[nodiscard]] std::size_t parameter_bytes() const { return masters_.bytes() + compute_.bytes(); }
 
-  // The same for gradients, of all sources.
+  // The same for gradients, of all leaves.
   [[nodiscard]] std::size_t gradient_bytes() const;
+  // Of all leaves and partial sums; not those of placed units.
+  void zero_gradients(Stream& stream) const;
 
   // From now on, gradients of these units and this kind accumulate in partial sum `level`.
   void select_level(UnitRange units, ParamKind kind, int level);
@@ -135,9 +144,8 @@ class ParamStore {
   StoreOptions options_{};
   Device* device_ = nullptr;
   ParamArena masters_, compute_, gradients_;
-  Buffer unread_;                    // gradients of frozen vectors
-  std::vector<ParamArena> sources_;  // gradients of experts, of sources behind the first
-  std::vector<ParamArena> blocks_;   // gradients of blocks behind the first
+  Buffer unread_;                   // gradients of frozen vectors
+  std::vector<ParamArena> leaves_;  // gradients of leaves behind the first
   int block_ = 0;
   std::vector<int> level_of_;  // per parameter
   bool slices_missing_ = false;

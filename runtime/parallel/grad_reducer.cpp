@@ -14,26 +14,33 @@ namespace trireme {
 // Tree: micro-batch m is added on top of one finished subtree per bit set in m, and every carry of
 // m + 1 merges two of equal size. After the last one the remaining subtrees are merged, smallest
 // first.
-int PartialSums::leaf(int m) const {
+int PartialSums::level(int m) const {
   if (sum == GradientSum::tree) return std::popcount(static_cast<unsigned>(m));
   return sharded ? std::min(m, 1) : 0;
 }
 
 int PartialSums::merges(int m) const {
   if (sum == GradientSum::tree)
-    return m + 1 == micro_batches ? leaf(m) : std::countr_one(static_cast<unsigned>(m));
-  return leaf(m);
+    return m + 1 == micro_batches ? level(m) : std::countr_one(static_cast<unsigned>(m));
+  return level(m);
 }
 
 int PartialSums::levels() const {
   int highest = 0;
   for (int m = 0; m < micro_batches; ++m)
-    highest = std::max(highest, leaf(m));
+    highest = std::max(highest, level(m));
   return highest + 1;
 }
 
 int GradReducer::levels(const ReducerOptions& options, int zero_stage) {
   return PartialSums{options.sum, zero_stage >= 2, options.micro_batches}.levels();
+}
+
+GradientLeaves GradReducer::leaves(GradientSum sum, int data_ranks, int blocks) {
+  if (sum != GradientSum::tree) return {};
+  TRIREME_EXPECTS(data_ranks == 1 || blocks == 1, "{} data ranks share experts, with {} blocks",
+                  data_ranks, blocks);
+  return {.count = std::max(data_ranks, blocks), .experts = data_ranks > 1};
 }
 
 GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore& params,
@@ -46,8 +53,7 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       options_(options),
       weights_{options.sum, params.options().zero.stage >= 2, options.micro_batches},
       statistics_{options.sum, false, options.micro_batches},
-      sources_(params.expert_sources()),
-      blocks_(params.options().blocks),
+      leaves_(params.leaves()),
       clock_(device),
       missing_(params.layout().buckets().size()),
       reported_(params.layout().specs().size()),
@@ -58,9 +64,10 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
   TRIREME_EXPECTS(params.options().gradient_levels >= weights_.levels(),
                   "{} levels of partial sums, need {}", params.options().gradient_levels,
                   weights_.levels());
-  const int wanted = expert_sources(options.sum, params.layout().splits().expert_data_ranks());
-  TRIREME_EXPECTS(params.layout().expert_elements() == 0 || sources_ == wanted,
-                  "{} sources of experts' gradients, need {}", sources_, wanted);
+  const int sources = leaves_.experts ? leaves_.count : 1,
+            wanted = leaves(options.sum, params.layout().splits().expert_data_ranks(), 1).count;
+  TRIREME_EXPECTS(params.layout().expert_elements() == 0 || sources == wanted,
+                  "{} sources of experts' gradients, need {}", sources, wanted);
   if (groups.expert_zero != nullptr && groups.expert_zero != &groups.zero)
     of_experts_.emplace(*groups.expert_zero, *groups.expert_replicas);
   if (all_.zero.size() > 1 && all_.replicas.size() > 1)
@@ -73,7 +80,7 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
   for (std::size_t b = 0; b < buckets.size(); ++b)
     labels_.push_back("gradients of " + params.layout().describe_bucket(b));
   for (const UnitRange units : options_.chunks) {
-    Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}, .experts = {}};
+    Chunk chunk{.units = units, .buckets = {}, .weights = {}, .statistics = {}, .apart = {}};
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const Bucket& bucket = buckets[b];
       if (!units.contains(bucket.units.first) || bucket.kind == ParamKind::frozen) continue;
@@ -86,9 +93,10 @@ GradReducer::GradReducer(Device& device, const ReducerGroups& groups, ParamStore
       TRIREME_EXPECTS(first == span.first + span.count,
                       "bucket {} is not contiguous with its chunk", b);
       span.count += count;
-      if (bucket.kind != ParamKind::weight || !bucket.expert) continue;
-      if (chunk.experts.count == 0) chunk.experts.first = bucket.experts;
-      chunk.experts.count += bucket.count;
+      if (params.leaves(bucket) == 1) continue;
+      const Span apart = span_apart(bucket);
+      if (chunk.apart.count == 0) chunk.apart.first = apart.first;
+      chunk.apart.count += apart.count;
     }
     chunks_.push_back(std::move(chunk));
   }
@@ -113,39 +121,44 @@ void GradReducer::set_micro_batches(int count) {
   options_.micro_batches = weights_.micro_batches = statistics_.micro_batches = count;
 }
 
-Tensor GradReducer::partial(const Span& span, int level, int source) const {
-  return params_.gradients_of(source).held(level).range(span.first, span.count);
+GradReducer::Span GradReducer::span_apart(const Bucket& bucket) const {
+  if (params_.leaves(bucket) == 1) return {};
+  return {leaves_.experts ? bucket.experts : bucket.first, bucket.count};
 }
 
-void GradReducer::zero(Stream& stream, const Span& span, int level, int source) {
+Tensor GradReducer::partial(const Span& span, int level, int leaf) const {
+  return params_.gradients_of(leaf).held(level).range(span.first, span.count);
+}
+
+void GradReducer::zero(Stream& stream, const Span& span, int level, int leaf) {
   if (span.count == 0) return;
-  const Tensor sums = partial(span, level, source);
+  const Tensor sums = partial(span, level, leaf);
   device_.fill_zero(stream, sums.data, sums.bytes());
 }
 
-void GradReducer::merge(Stream& stream, const Span& span, int leaf, int merges, int source) {
+void GradReducer::merge(Stream& stream, const Span& span, int level, int merges, int leaf) {
   if (span.count == 0) return;
-  for (int level = leaf; level > leaf - merges; --level)
-    ops::add_in_place(stream, partial(span, level - 1, source), partial(span, level, source));
+  for (int at = level; at > level - merges; --at)
+    ops::add_in_place(stream, partial(span, at - 1, leaf), partial(span, at, leaf));
 }
 
-// The part of the tree over ranks that data ranks which share experts would form.
-void GradReducer::join_sources(const Bucket& bucket) {
-  if (!bucket.expert) return;
-  for (int step = 1; step < sources_; step *= 2)
-    for (int source = 0; source + step < sources_; source += 2 * step)
-      ops::add_in_place(compute_, params_.gradients_of(source).bucket(bucket),
-                        params_.gradients_of(source + step).bucket(bucket));
+// Blocks are joined before they are added to other micro-batches.
+void GradReducer::merge_leaves(const Span& weights, const Span& apart, int level, int merges) {
+  merge(compute_, weights, level, merges);
+  for (int leaf = 1; leaves_.experts && leaf < leaves_.count; ++leaf)
+    merge(compute_, apart, level, merges, leaf);
 }
 
-// Blocks of a micro-batch under context parallelism.
-void GradReducer::join_blocks(const Bucket& bucket, int level) {
-  const auto part = [&](int block) {
-    return params_.gradients_of_block(block).bucket(bucket, block == 0 ? level : 0);
+// Into leaf 0: the part of the tree that is below this micro-batch, or that the data ranks which
+// share experts would form.
+void GradReducer::join_leaves(const Bucket& bucket, int level) {
+  const auto sum_of = [&](int leaf) {
+    return params_.gradients_of(leaf).bucket(bucket, leaf == 0 ? level : 0);
   };
-  for (int step = 1; step < blocks_; step *= 2)
-    for (int block = 0; block + step < blocks_; block += 2 * step)
-      ops::add_in_place(compute_, part(block), part(block + step));
+  const int leaves = params_.leaves(bucket);
+  for (int step = 1; step < leaves; step *= 2)
+    for (int leaf = 0; leaf + step < leaves; leaf += 2 * step)
+      ops::add_in_place(compute_, sum_of(leaf), sum_of(leaf + step));
 }
 
 // A step begins after join(): earlier work is done, and its events belong to no recorded graph.
@@ -163,23 +176,23 @@ void GradReducer::begin_step(std::int64_t step) {
 void GradReducer::before_forward(int chunk, int micro_batch) {
   const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
   if (here.statistics.count == 0) return;
-  const int leaf = statistics_.leaf(micro_batch);
-  params_.select_level(here.units, ParamKind::statistic, leaf);
+  const int level = statistics_.level(micro_batch);
+  params_.select_level(here.units, ParamKind::statistic, level);
   if (options_.sum != GradientSum::tree) return;
   if (ranks_first()) join();
-  zero(compute_, here.statistics, leaf);
+  zero(compute_, here.statistics, level);
 }
 
 void GradReducer::after_forward(int chunk, int micro_batch) {
   const Span& statistics = chunks_[static_cast<std::size_t>(chunk)].statistics;
   if (statistics.count == 0) return;
-  const int leaf = statistics_.leaf(micro_batch), merges = statistics_.merges(micro_batch);
-  if (!ranks_first()) return merge(compute_, statistics, leaf, merges);
+  const int level = statistics_.level(micro_batch), merges = statistics_.merges(micro_batch);
+  if (!ranks_first()) return merge(compute_, statistics, level, merges);
   hand_over();
-  const Tensor sums = partial(statistics, leaf);
+  const Tensor sums = partial(statistics, level);
   const ScopedCommLabel label("running statistics");
   all_.zero.all_reduce(comm_, sums, sums, ReduceOp::sum);
-  merge(comm_, statistics, leaf, merges);
+  merge(comm_, statistics, level, merges);
 }
 
 void GradReducer::before_backward(int chunk, int micro_batch) {
@@ -192,16 +205,11 @@ void GradReducer::before_backward(int chunk, int micro_batch) {
     if (here.units.contains(params_.layout().unit_of(id)))
       reported_[params_.layout().at(id)] = false;
   if (sharded_gradients()) return;
-  const int leaf = weights_.leaf(micro_batch);
-  params_.select_level(here.units, ParamKind::weight, leaf);
-  if (options_.sum == GradientSum::tree) zero(compute_, here.weights, leaf);
-  for (int source = 1; source < sources_; ++source)
-    zero(compute_, here.experts, leaf, source);
-  for (int block = 1; block < blocks_; ++block) {
-    const Tensor own =
-        params_.gradients_of_block(block).held().range(here.weights.first, here.weights.count);
-    if (own.count() > 0) device_.fill_zero(compute_, own.data, own.bytes());
-  }
+  const int level = weights_.level(micro_batch);
+  params_.select_level(here.units, ParamKind::weight, level);
+  if (options_.sum == GradientSum::tree) zero(compute_, here.weights, level);
+  for (int leaf = 1; leaf < leaves_.count; ++leaf)
+    zero(compute_, here.apart, leaves_.experts ? level : 0, leaf);
 }
 
 // Stages 2 and 3: assigns memory for the gradients of one more layer, once the comm stream is done
@@ -217,13 +225,10 @@ void GradReducer::open_unit(int unit) {
   device_.fill_zero(compute_, gradients.data, gradients.bytes());
   for (const Bucket& bucket : params_.layout().buckets()) {
     if (bucket.kind != ParamKind::weight || !bucket.units.contains(unit)) continue;
-    const auto zero_more = [&](const Tensor& own) {
+    for (int leaf = 1; leaf < params_.leaves(bucket); ++leaf) {
+      const Tensor own = params_.gradients_of(leaf).bucket(bucket);
       device_.fill_zero(compute_, own.data, own.bytes());
-    };
-    for (int source = 1; bucket.expert && source < sources_; ++source)
-      zero_more(params_.gradients_of(source).bucket(bucket));
-    for (int block = 1; block < blocks_; ++block)
-      zero_more(params_.gradients_of_block(block).bucket(bucket));
+    }
   }
   buffer_of_unit_[static_cast<std::size_t>(unit)] = buffer;
 }
@@ -245,13 +250,12 @@ void GradReducer::ready(ParamId id) {
                   "parameter {} reported twice in one backward", layout.spec(id).name);
   reported_[layout.at(id)] = true;
   if (--missing > 0) return;
-  if (bucket.kind == ParamKind::weight)
-    join_blocks(bucket, sharded_gradients() ? 0 : weights_.leaf(micro_batch));
+  const int level = weights_.level(micro_batch);
+  if (sharded_gradients() || !leaves_.experts) join_leaves(bucket, sharded_gradients() ? 0 : level);
   if (probe_ != nullptr && bucket.kind == ParamKind::weight)
-    for (int source = 0; source < (bucket.expert ? sources_ : 1); ++source)
-      probe_->add_micro_batch(
-          compute_, index, params_.gradients_of(source).bucket(bucket, weights_.leaf(micro_batch)),
-          source);
+    for (int source = 0; source < (leaves_.experts ? params_.leaves(bucket) : 1); ++source)
+      probe_->add_micro_batch(compute_, index, params_.gradients_of(source).bucket(bucket, level),
+                              source);
   const ScopedCommLabel label(labels_[static_cast<std::size_t>(index)]);
   if (sharded_gradients() && bucket.kind == ParamKind::weight) return scatter(bucket, micro_batch);
   if (last(micro_batch) && options_.mode == ReducerMode::overlapped) launch(bucket, micro_batch);
@@ -307,11 +311,9 @@ void GradReducer::join_levels() {
 void GradReducer::launch(const Bucket& bucket, int micro_batch) {
   const bool weights = bucket.kind == ParamKind::weight;
   if (weights) {
-    const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
-    merge(compute_, {bucket.first, bucket.count}, leaf, merges);
-    for (int source = 1; bucket.expert && source < sources_; ++source)
-      merge(compute_, {bucket.experts, bucket.count}, leaf, merges, source);
-    join_sources(bucket);
+    merge_leaves({bucket.first, bucket.count}, span_apart(bucket), weights_.level(micro_batch),
+                 weights_.merges(micro_batch));
+    if (leaves_.experts) join_leaves(bucket, 0);
   }
   hand_over();
   if (sums_of(bucket).zero.size() > 1 && (weights || !ranks_first())) sum_in_group(bucket, 0);
@@ -319,17 +321,16 @@ void GradReducer::launch(const Bucket& bucket, int micro_batch) {
 }
 
 void GradReducer::scatter(const Bucket& bucket, int micro_batch) {
-  join_sources(bucket);
   hand_over();
-  const int leaf = weights_.leaf(micro_batch);
-  sum_in_group(bucket, leaf);
+  const int level = weights_.level(micro_batch);
+  sum_in_group(bucket, level);
   const auto unit = static_cast<std::size_t>(bucket.units.first);
   const auto buffer = static_cast<std::size_t>(buffer_of_unit_[unit]);
   comm_.record(*buffer_free_[buffer]);
   buffer_used_[buffer] = true;
   if (merges_by_bucket(micro_batch)) {
     const Span own{bucket.owned, params_.layout().slice_count(bucket)};
-    merge(comm_, own, leaf, weights_.merges(micro_batch));
+    merge(comm_, own, level, weights_.merges(micro_batch));
     sum_over_groups(bucket, partial(own, 0));
   }
   if (options_.mode == ReducerMode::inline_after_backward) join();
@@ -348,13 +349,11 @@ void GradReducer::expect_all_reported(const Chunk& chunk) const {
 void GradReducer::after_backward(int chunk, int micro_batch) {
   const Chunk& here = chunks_[static_cast<std::size_t>(chunk)];
   expect_all_reported(here);
-  const int leaf = weights_.leaf(micro_batch), merges = weights_.merges(micro_batch);
-  if (sharded_gradients()) {
-    if (!merges_by_bucket(micro_batch)) merge(comm_, here.weights, leaf, merges);
-  } else if (!last(micro_batch)) {
-    merge(compute_, here.weights, leaf, merges);
-    for (int source = 1; source < sources_; ++source)
-      merge(compute_, here.experts, leaf, merges, source);
+  const int level = weights_.level(micro_batch), merges = weights_.merges(micro_batch);
+  if (!sharded_gradients()) {
+    if (!last(micro_batch)) merge_leaves(here.weights, here.apart, level, merges);
+  } else if (!merges_by_bucket(micro_batch)) {
+    merge(comm_, here.weights, level, merges);
   }
 }
 

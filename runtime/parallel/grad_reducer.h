@@ -55,7 +55,7 @@ struct PartialSums {
   bool sharded = false;  // each micro-batch arrives complete in its own memory (stages 2 and 3)
   int micro_batches = 1;
   [[nodiscard]] int levels() const;
-  [[nodiscard]] int leaf(int m) const;    // level that micro-batch m accumulates into
+  [[nodiscard]] int level(int m) const;   // that micro-batch m accumulates into
   [[nodiscard]] int merges(int m) const;  // number of times the top level is added to the one below
 };
 
@@ -75,17 +75,10 @@ class GradReducer final : public GradientSink {
               Stream& comm, const ReducerOptions& options);
   // The required StoreOptions::gradient_levels.
   [[nodiscard]] static int levels(const ReducerOptions& options, int zero_stage);
-  // The required StoreOptions::expert_sources, if `data_ranks` share experts: a tree over
-  // micro-batches needs what each rank's micro-batch adds on its own.
-  [[nodiscard]] static int expert_sources(GradientSum sum, int data_ranks) {
-    return sum == GradientSum::tree ? data_ranks : 1;
-  }
-
-  // The required StoreOptions::blocks for `local` blocks of context parallelism on this rank: those
-  // of a micro-batch are leaves of the tree, below the ranks that have the others.
-  [[nodiscard]] static int blocks(GradientSum sum, int local) {
-    return sum == GradientSum::tree ? local : 1;
-  }
+  // The required StoreOptions::leaves, if `data_ranks` share experts and this rank has `blocks` of
+  // context parallelism: a tree over micro-batches needs what each rank's micro-batch adds on its
+  // own, and blocks are leaves below a micro-batch.
+  [[nodiscard]] static GradientLeaves leaves(GradientSum sum, int data_ranks, int blocks);
 
   // Until the next call; null: none.
   void set_probe(GradientProbe* probe) { probe_ = probe; }
@@ -116,7 +109,7 @@ class GradReducer final : public GradientSink {
     UnitRange units{};
     std::vector<int> buckets;
     Span weights, statistics;  // in the arenas of partial sums
-    Span experts;              // in those of sources behind the first
+    Span apart;                // in those of leaves behind the first
     int micro_batch = -1;      // now in backward
   };
   // Groups of the sums of a kind of parameters, and how weights are sent in 16 bits.
@@ -142,11 +135,12 @@ class GradReducer final : public GradientSink {
   [[nodiscard]] bool merges_by_bucket(int micro_batch) const {
     return last(micro_batch) && all_.replicas.size() > 1;
   }
-  [[nodiscard]] Tensor partial(const Span& span, int level, int source = 0) const;
-  void zero(Stream& stream, const Span& span, int level, int source = 0);
-  void merge(Stream& stream, const Span& span, int leaf, int merges, int source = 0);
-  void join_sources(const Bucket& bucket);
-  void join_blocks(const Bucket& bucket, int level);
+  [[nodiscard]] Span span_apart(const Bucket& bucket) const;  // like Chunk::apart
+  [[nodiscard]] Tensor partial(const Span& span, int level, int leaf = 0) const;
+  void zero(Stream& stream, const Span& span, int level, int leaf = 0);
+  void merge(Stream& stream, const Span& span, int level, int merges, int leaf = 0);
+  void merge_leaves(const Span& weights, const Span& apart, int level, int merges);
+  void join_leaves(const Bucket& bucket, int level);
   void sum_in_group(const Bucket& bucket, int level);
   void sum_over_groups(const Bucket& bucket, const Tensor& values);
   void launch(const Bucket& bucket, int micro_batch);
@@ -165,8 +159,7 @@ class GradReducer final : public GradientSink {
   ReducerOptions options_;
   GradientProbe* probe_ = nullptr;
   PartialSums weights_, statistics_;
-  int sources_;  // of experts' gradients
-  int blocks_;   // of all weights'
+  GradientLeaves leaves_;
   StreamClock clock_;
   std::vector<Chunk> chunks_;
   std::vector<std::string> labels_;  // by bucket

@@ -65,7 +65,7 @@ ModelCase::ModelCase(Device& device, Stream& compute, const TestModel& model,
       model_(device,
              model.vit ? vit_chain(*model.vit, {.crop_padding = 1, .flip = true, .seed = 3})
                        : transformer_chain(model.options),
-             build, {}, {}, {.blocks = build.context.local()}, separate_ties) {
+             build, {}, {}, {.leaves = {.count = build.context.local()}}, separate_ties) {
   fill_parameters();
   std::vector<std::int64_t> ids(static_cast<std::size_t>(build.micro_batch));
   std::iota(ids.begin(), ids.end(), 70);
@@ -206,7 +206,7 @@ void ModelCase::append_by_position(ModelResult& result, const Context& context) 
 void ModelCase::join_blocks() {
   const ParamStore& params = model_.params();
   const auto of = [&](int block) {
-    return params.gradients_of_block(block).whole().range(0, params.layout().weight_elements());
+    return params.gradients_of(block).whole().range(0, params.layout().weight_elements());
   };
   for (int step = 1; step < model_.blocks(); step *= 2)
     for (int block = 0; block + step < model_.blocks(); block += 2 * step)
@@ -219,7 +219,7 @@ ModelResult ModelCase::run(int passes) {
   ModelResult result;
   CountingSink sink(model_.params());
   for (int block = 0; block < model_.blocks(); ++block)
-    ops::fill_constant(compute_, model_.params().gradients_of_block(block).whole(), 0);
+    ops::fill_constant(compute_, model_.params().gradients_of(block).whole(), 0);
   for (int pass = 0; pass < passes; ++pass) {
     Context now = context(static_cast<std::uint64_t>(pass));
     now.gradients = &sink;

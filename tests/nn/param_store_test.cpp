@@ -135,7 +135,7 @@ TEST_F(ParamStoreTest, KeepsGradientsOfExpertsApartByTheirSource) {
       test::declare_sample(store);
       store.allocate(*device_, {.training = true,
                                 .gradient_levels = 3,
-                                .expert_sources = sources,
+                                .leaves = {.count = sources, .experts = true},
                                 .zero = {.stage = stage, .ranks = 2}});
       return store;
     };

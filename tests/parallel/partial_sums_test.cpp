@@ -18,7 +18,7 @@ std::string sum_of(const PartialSums& sums) {
     to = to.empty() ? what : fmt::format("({}+{})", to, what);
   };
   for (int m = 0; m < sums.micro_batches; ++m) {
-    const int leaf = sums.leaf(m);
+    const int leaf = sums.level(m);
     std::string& here = levels.at(static_cast<std::size_t>(leaf));
     if (sums.sharded || sums.sum == GradientSum::tree)
       here.clear();  // the old value is overwritten
@@ -54,7 +54,7 @@ TEST(PartialSums, OfATreeAreAtMostItsDepth) {
 
     EXPECT_LE(sums.levels(), std::bit_width(static_cast<unsigned>(count)));
     for (int m = 0; m < count; ++m)
-      EXPECT_LT(sums.leaf(m), sums.levels());
+      EXPECT_LT(sums.level(m), sums.levels());
   }
   EXPECT_EQ((PartialSums{.sum = GradientSum::tree, .micro_batches = 64}.levels()), 7);
 }

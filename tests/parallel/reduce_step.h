@@ -70,7 +70,7 @@ class Step {
         device,
         {.training = true,
          .gradient_levels = GradReducer::levels(options_, what.stage),
-         .expert_sources = GradReducer::expert_sources(what.sum, what.experts),
+         .leaves = GradReducer::leaves(what.sum, what.experts, 1),
          .zero = {.stage = what.stage, .ranks = groups.zero.size(), .rank = groups.zero.rank()},
          .bucket_elements = 150});
     reducer_ = std::make_unique<GradReducer>(device, groups, params_, compute, comm, options_);

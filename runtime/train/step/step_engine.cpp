@@ -230,15 +230,8 @@ void StepEngine::rehearse_passes(std::int64_t step, Slot& slot) {
   streams_.stalls.begin_step(step);
   device_.copy(compute, slot.rng.data(), slot.rng_host.data(), rng_bytes);
   slot.totals.reset(compute);
-  const ParamStore& params = model_.params();
   // Earlier micro-batches would have left partial sums for the last one.
-  const int sources = params.options().zero.stage < 2 ? params.expert_sources() : 1;
-  for (int source = 0; source < sources; ++source) {
-    for (int level = 0; level < params.options().gradient_levels; ++level) {
-      const Tensor sums = params.gradients_of(source).held(level);
-      if (!sums.empty()) device_.fill_zero(compute, sums.data, sums.bytes());
-    }
-  }
+  model_.params().zero_gradients(compute);
   reducer_.begin_step(step);
   gatherer_.after_update();
   const auto rehearse_chunk = [&](ActionKind kind, int chunk) {
