@@ -175,12 +175,12 @@ Chain make_chain(const Config& config) {
 
 std::unique_ptr<Model> make_model(Device& device, const Config& config, std::int64_t micro_batch,
                                   bool training) {
-  return std::make_unique<Model>(device, make_chain(config),
-                                 BuildOptions{.compute = compute_dtype(config.precision),
-                                              .fp8 = config.precision == Precision::fp8,
-                                              .fp8_recipe = config.fp8_recipe,
-                                              .micro_batch = micro_batch,
-                                              .training = training});
+  return std::make_unique<Model>(
+      device, make_chain(config),
+      BuildOptions{.compute = compute_dtype(config.precision),
+                   .micro_batch = micro_batch,
+                   .training = training,
+                   .fp8 = {.on = config.precision == Precision::fp8, .recipe = config.fp8_recipe}});
 }
 
 }  // namespace trireme

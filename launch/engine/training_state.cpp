@@ -22,9 +22,9 @@ std::optional<ActivationCounts> activations_of(const Session& session) {
   if (every == 0) return std::nullopt;
   // Computed on one rank that holds all rows of everything that tensor ranks split.
   BuildOptions alone = session.build_options(/*training=*/true);
-  alone.tensor = alone.experts = {};
-  alone.expert_data_ranks = 1;
-  alone.sequence = false;
+  alone.tensor = {};
+  alone.experts = {};
+  alone.sums.sequence = false;
   const auto whole = summarize(session.what.chain, session.device->type(), alone);
   const auto elements = [](const Shape& shape) { return shape.rank() > 0 ? shape.count() : 0; };
   std::vector<ActivationCounts::Layer> layers;

@@ -24,7 +24,7 @@ std::optional<ExpertRows> expert_rows(const Config& config) {
   if (first == input.layers.end()) return std::nullopt;
   const ExpertMessages& experts = first->traffic.experts;
   ExpertRows found{.layers = std::ranges::count_if(input.layers, has_experts),
-                   .ranks = input.build.experts.ranks,
+                   .ranks = input.build.experts.split.ranks,
                    .imbalance = config.parallel.expert_imbalance,
                    .held = experts};
   found.assumed =

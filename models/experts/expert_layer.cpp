@@ -17,7 +17,7 @@ ExpertLayer::Product ExpertLayer::declare(Blueprint& blueprint, std::string_view
                                           const ExpertOptions& options, Init init) {
   const auto scope = blueprint.scope(name);
   Product product;
-  product.local = {shape[0] / blueprint.options().experts.ranks, shape[1], shape[2]};
+  product.local = {shape[0] / blueprint.experts().split.ranks, shape[1], shape[2]};
   product.weight = blueprint.parameter({.name = "weight",
                                         .shape = shape,
                                         .init = init,
@@ -47,14 +47,14 @@ ExpertLayer::ExpertLayer(Blueprint& blueprint, const ExpertOptions& options, con
                          Init hidden, Init residual)
     : rows_(rows),
       activation_(options.activation),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       router_(blueprint, options, rows, hidden),
       exchange_(blueprint, options.count, options.router.slots, rows),
       products_(rows.rows() * options.router.slots < rows_for_parts * options.count
                     ? ops::F32Products::chains
                     : ops::F32Products::parts),
-      sums_(blueprint.options().layout_bits ? ops::F32Products::chains : products_) {
+      sums_(blueprint.layout_bits() ? ops::F32Products::chains : products_) {
   const std::int64_t width = rows.whole()[2], wide = options.intermediate;
   const auto scope = blueprint.scope("experts");
   expand_ = declare(blueprint, "expand", {options.count, 2 * wide, width}, 2, options, hidden);

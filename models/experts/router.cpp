@@ -11,7 +11,7 @@ Router::Router(Blueprint& blueprint, const ExpertOptions& options, const RowSpli
       sequences_(rows.whole()[0]),
       rows_(rows.rows()),
       hidden_(rows.whole()[2]),
-      split_backward_(blueprint.options().split_backward) {
+      split_backward_(blueprint.splits_backward()) {
   const auto scope = blueprint.scope("router");
   const Shape experts{options.count};
   weight_ = blueprint.parameter(

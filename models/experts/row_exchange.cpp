@@ -19,10 +19,10 @@ Tensor rows_of(const Tensor& rows, std::int64_t first, std::int64_t count, std::
 RowExchange::RowExchange(Blueprint& blueprint, std::int64_t experts, std::int64_t slots,
                          const RowSplit& rows)
     : name_(blueprint.full_name("experts")),
-      one_round_(blueprint.options().layout_bits && blueprint.options().training &&
+      one_round_(blueprint.layout_bits() && blueprint.options().training &&
                  blueprint.compute() != DType::f32 && blueprint.device() == DeviceType::cuda),
-      split_(blueprint.options().experts),
-      data_ranks_(blueprint.options().expert_data_ranks),
+      split_(blueprint.experts().split),
+      data_ranks_(blueprint.experts().data_ranks),
       tensor_rank_(blueprint.tensor().rank),
       tensor_ranks_(blueprint.tensor().ranks),
       experts_(experts),
@@ -48,10 +48,10 @@ RowExchange::RowExchange(Blueprint& blueprint, std::int64_t experts, std::int64_
   const std::int64_t least =
       data_ranks_ * ((share + data_ranks_ - 1) / data_ranks_) * std::min(slots, local_experts());
   const auto wanted = static_cast<std::int64_t>(
-      std::ceil(blueprint.options().expert_capacity_factor * static_cast<double>(sent)));
+      std::ceil(blueprint.experts().capacity_factor * static_cast<double>(sent)));
   const std::int64_t most = data_ranks_ * share * tensor_ranks_ * std::min(slots, local_experts());
   capacity_ = std::clamp(wanted, least, std::max(least, most));
-  imbalance_ = std::min(blueprint.options().expert_imbalance,
+  imbalance_ = std::min(blueprint.experts().imbalance,
                         static_cast<double>(most) / static_cast<double>(std::max(sent, least)));
   traffic.capacity = capacity_;
   traffic.most = most;

@@ -14,11 +14,11 @@ namespace trireme {
 // by their tensor ranks; the home rows of a rank are its share. At the owner rows are ordered by
 // source rank, local expert and token.
 //
-// Memory is for `capacity` rows at an owner, BuildOptions::expert_capacity_factor times an even
+// Memory is for `capacity` rows at an owner, ExpertBuild::capacity_factor times an even
 // load. Where routing exceeds that, tokens travel in several rounds of fewer tokens each, so that
 // every row is computed. Rounds are runs of the tokens of every micro-batch, so that the rows of an
 // expert stay in the order of tokens: bits are the same, but for weight gradients that are no
-// chains (ops/experts/grouped_linear.h): in 16 bits on GPUs BuildOptions::layout_bits allows one
+// chains (ops/experts/grouped_linear.h): in 16 bits on GPUs Blueprint::layout_bits allows one
 // round only.
 class RowExchange {
  public:

@@ -42,7 +42,7 @@ RowHead::RowHead(Blueprint& blueprint, const RowHeadOptions& options)
     : Layer("head", Shape{}),
       rows_(blueprint, options.context, options.hidden),
       options_(options),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       dropout_site_(site_of(blueprint)),
       norm_(norm_of(blueprint, options, rows_)),
       pooler_(pooler_of(blueprint, options)),

@@ -10,7 +10,7 @@ RowSplit::RowSplit(const Blueprint& blueprint, const Shape& whole)
     : whole_(whole), local_(whole_), context_(blueprint.options().context) {
   const TensorSplit& tensor = blueprint.tensor();
   if (blueprint.decodes()) return;  // few rows, over which nothing is summed
-  split_ = blueprint.options().sequence && tensor.ranks > 1;
+  split_ = blueprint.sums().sequence && tensor.ranks > 1;
   if (!tensor.blocked()) return;
   TRIREME_EXPECTS(rows() % tensor.blocks == 0, "{} rows of a micro-batch in {} tensor blocks",
                   rows(), tensor.blocks);
@@ -51,7 +51,7 @@ namespace {
 Shape tile_of(const Blueprint& blueprint, const Shape& all) {
   const std::int64_t tile = blueprint.options().row_tile;
   if (tile == 0 || blueprint.decodes()) return all;
-  TRIREME_EXPECTS(all.rows() % tile == 0 && !blueprint.options().sequence,
+  TRIREME_EXPECTS(all.rows() % tile == 0 && !blueprint.sums().sequence,
                   "{} rows of a micro-batch in tiles of {}", all.rows(), tile);
   return tile == all.rows() ? all : Shape{1, tile, all[2]};
 }

@@ -12,7 +12,7 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t ou
                            const PartialSum& sum, bool fp8)
     : sum_(sum),
       blocked_(blueprint.tensor().blocked()),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       blocks_(blueprint.tensor().local()),
       block_{sum.rows().whole()[0], sum.rows().whole()[1], outputs / blueprint.tensor().blocks},
       weight_block_{block_[2], sum.rows().whole()[2]},
@@ -21,7 +21,7 @@ ColumnLinear::ColumnLinear(Blueprint& blueprint, ParamId weight, std::int64_t ou
 
 ColumnLinear::ColumnLinear(Blueprint& blueprint, std::string_view name,
                            const ColumnOptions& options, Init init, const PartialSum& sum)
-    : ColumnLinear(blueprint, ParamId{}, options.outputs, sum, blueprint.options().fp8) {
+    : ColumnLinear(blueprint, ParamId{}, options.outputs, sum, blueprint.fp8().on) {
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",
                                  .shape = {options.outputs, weight_block_[1]},

@@ -19,7 +19,7 @@ Dropout::Dropout(Blueprint& blueprint, std::string_view site, float probability,
     : rows_(rows),
       site_(site_id(blueprint, site)),
       probability_(probability),
-      copies_(probability > 0 || rows.split() || blueprint.options().split_backward) {
+      copies_(probability > 0 || rows.split() || blueprint.splits_backward()) {
   if (copies_) gradient_ = blueprint.until_weight(rows.whole());
 }
 

@@ -41,13 +41,13 @@ Fp8Matmuls::Fp8Matmuls(Blueprint& blueprint, LinearKind kind, std::int64_t rows,
     : kind_(kind),
       weight_(weight),
       rows_(rows),
-      row_scaling_(row_scaling(blueprint.options().fp8_recipe)),
+      row_scaling_(row_scaling(blueprint.fp8().recipe)),
       weight_scaling_(row_scaling_ == ops::Fp8Scaling::row_128 ? ops::Fp8Scaling::square_128
                                                                : row_scaling_),
       gradient_format_(per_operand() ? DType::f8e5m2 : DType::f8e4m3),
-      keeps_weights_(blueprint.options().keep_fp8_weights),
-      together_(blueprint.options().training && !blueprint.options().split_backward &&
-                blueprint.options().adapters.rank == 0) {
+      keeps_weights_(blueprint.fp8().keeps_weights),
+      together_(blueprint.options().training && !blueprint.splits_backward() &&
+                blueprint.adapters().rank == 0) {
   const Shape x{rows, weight[1]}, dy{rows, weight[0]};
   // First operands: x (N, I), dy (N, O), one of them transposed; second ones: w (O, I) and x.
   const std::int64_t gradient_room = larger_room(dy, row_scaling_);

@@ -22,7 +22,7 @@ enum class LinearKind : std::uint8_t {
 //   mxfp8       all 1 x 32 along the summed axis, e4m3 (Mishra et al., "Recipes for pre-training
 //               LLMs with MXFP8", 2025)
 //
-// Reads: if BuildOptions::keep_fp8_weights gives weights their own memory, they are quantised,
+// Reads: if Fp8Build::keeps_weights gives weights their own memory, they are quantised,
 // plain and transposed, when Context::weights_changed; otherwise in forward, and again in backward.
 // x is quantised in forward, and in backward transposed: making both in forward and keeping the
 // second would save 2 of the 6 bytes that quantising x moves per element, and cost 1 byte per

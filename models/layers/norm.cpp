@@ -10,7 +10,7 @@ namespace trireme {
 
 Norm::Norm(Blueprint& blueprint, std::string_view name, const NormStyle& options,
            const RowSplit& rows, float gain)
-    : options_(options), rows_(rows), split_backward_(blueprint.options().split_backward) {
+    : options_(options), rows_(rows), split_backward_(blueprint.splits_backward()) {
   const auto scope = blueprint.scope(name);
   const Shape channels{rows.whole().back()}, statistic{rows.local().rows()};
   weight_ = blueprint.parameter(

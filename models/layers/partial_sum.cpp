@@ -9,13 +9,13 @@ namespace trireme {
 PartialSum::PartialSum(Blueprint& blueprint, const RowSplit& rows)
     : rows_(rows),
       blocks_(blueprint.tensor().local()),
-      chunks_(blueprint.tensor().blocked() ? blueprint.options().tensor_chunks : 1) {
-  TRIREME_EXPECTS(chunks_ == 1 || (!blueprint.options().sequence && rows.rows() % chunks_ == 0),
+      chunks_(blueprint.tensor().blocked() ? blueprint.sums().chunks : 1) {
+  TRIREME_EXPECTS(chunks_ == 1 || (!blueprint.sums().sequence && rows.rows() % chunks_ == 0),
                   "{} rows of a micro-batch in {} chunks", rows.rows(), chunks_);
   if (!blueprint.tensor().blocked()) return;
   const Shape& whole = rows.whole();
   blocks_out_ = blueprint.scratch({blocks_, whole[0], whole[1], whole[2]});
-  if (blueprint.compute() == DType::f32 || blueprint.options().rounded_sums) {
+  if (blueprint.compute() == DType::f32 || blueprint.sums().rounded) {
     sum_ = blocks_out_;
     sum_.shape = whole;
   } else {

@@ -8,7 +8,7 @@ namespace trireme {
 // Sums the contributions of all tensor blocks to every row of the residual stream: first local
 // blocks as a tree, then ranks (see tensor_group.h). The sum stays f32 until it is complete,
 // whatever the compute dtype: if it were rounded per rank, its bits would depend on which blocks
-// share a rank. BuildOptions::rounded_sums allows that, which halves the traffic. Reserves scratch,
+// share a rank. TensorSums::rounded allows that, which halves the traffic. Reserves scratch,
 // once per layer of the chain; nothing without tensor blocks.
 class PartialSum {
  public:
@@ -16,7 +16,7 @@ class PartialSum {
 
   [[nodiscard]] const RowSplit& rows() const { return rows_; }
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
-  // Sums in chunks of rows (BuildOptions::tensor_chunks): multiply(b, run, block) writes local
+  // Sums in chunks of rows (TensorSums::chunks): multiply(b, run, block) writes local
   // block b's contribution to the rows `run` to `block` (rows / chunks, C), complete(run, blocks)
   // may add to those of all local blocks; the chunk's sum then starts and overlaps what follows
   // until finish(). `by_block`: all chunks of a block before those of the next.

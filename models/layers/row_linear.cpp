@@ -11,12 +11,12 @@ RowLinear::RowLinear(Blueprint& blueprint, std::string_view name, std::int64_t i
                      Init init, const PartialSum& sum)
     : sum_(sum),
       blocked_(blueprint.tensor().blocked()),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       blocks_(blueprint.tensor().local()),
       block_{sum.rows().whole()[0], sum.rows().whole()[1], inputs / blueprint.tensor().blocks},
       weight_block_{sum.rows().whole()[2], block_[2]},
       matmul_(blueprint, LinearKind::row, block_.rows(), weight_block_, blocks_,
-              blueprint.options().fp8) {
+              blueprint.fp8().on) {
   const std::int64_t outputs = weight_block_[0];
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter({.name = "weight",

@@ -32,7 +32,7 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
                              const PartialSum& sum)
     : blocks_(blueprint.tensor().local()),
       context_length_(options.context),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       options_{.heads = options.heads / blueprint.tensor().blocks,
                .kv_heads = options.kv_heads / blueprint.tensor().blocks,
                .causal = options.causal,
@@ -82,9 +82,9 @@ SelfAttention::SelfAttention(Blueprint& blueprint, const TransformerOptions& opt
   const BuildOptions& build = blueprint.options();
   const std::int64_t documents = build.separate_documents ? 2 * block[0] : 0;
   workspace_ = blueprint.workspace(
-      build.training ? ops::attention_workspace_bytes(blueprint.device(), build.compute, block[0],
-                                                      block[1], options.head_size, options_,
-                                                      build.reproducible, documents)
+      build.training ? ops::attention_workspace_bytes(
+                           blueprint.device(), build.compute, block[0], block[1], options.head_size,
+                           options_, build.reproducibility != Reproducibility::fast, documents)
                      : 0);
 }
 

@@ -33,7 +33,7 @@ TransformerBlock::TransformerBlock(Blueprint& blueprint, const TransformerOption
       context_name_(options.context_name),
       gated_mlp_(options.gated_mlp),
       rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       sum_(blueprint, rows_),
       norm1_(make_if<Norm>(options.pre_norms, blueprint, "norm1", options.norm, rows_)),

@@ -40,7 +40,7 @@ Embedding::Embedding(Blueprint& blueprint, const TransformerOptions& options)
             RowSplit(blueprint, blueprint.rows_of(options.context), options.hidden).local()),
       rows_(blueprint, blueprint.rows_of(options.context), options.hidden),
       tensor_(blueprint.tensor()),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       scale_(scale_of(options, blueprint.compute())),
       first_position_(options.position_offset),
       table_block_{padded_vocabulary(options.vocabulary) / tensor_.blocks, options.hidden},

@@ -67,8 +67,8 @@ HeadExchange::HeadExchange(Blueprint& blueprint, const ops::AttentionOptions& op
   own.kv_heads = own_kv_heads_;
   const BuildOptions& build = blueprint.options();
   workspace_ = blueprint.workspace(ops::attention_workspace_bytes(
-      blueprint.device(), build.compute, samples_, split_.positions, size, own, build.reproducible,
-      build.separate_documents ? 2 * samples_ : 0));
+      blueprint.device(), build.compute, samples_, split_.positions, size, own,
+      build.reproducibility != Reproducibility::fast, build.separate_documents ? 2 * samples_ : 0));
   dqkv_ = blueprint.shared(qkv_.shape);
   dout_ = blueprint.shared(out_.shape);
   if (copies_ == 1) return;

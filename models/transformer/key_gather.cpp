@@ -48,7 +48,8 @@ KeyGather::KeyGather(Blueprint& blueprint, const ops::AttentionOptions& options,
           std::max(workspace, ops::attention_part_workspace_bytes(
                                   blueprint.device(), blueprint.compute(), B,
                                   {.row = run.row, .rows = run.rows, .position = run.position},
-                                  key_heads_, size, options, blueprint.options().reproducible));
+                                  key_heads_, size, options,
+                                  blueprint.options().reproducibility != Reproducibility::fast));
   workspace_ = blueprint.workspace(workspace);
   partial_ = blueprint.shared({n, 2 * B, T, width_}, DType::f32);
   taken_ = blueprint.shared({n, B * rows_, 2 * width_}, DType::f32);

@@ -18,7 +18,7 @@ PostNormBlock::PostNormBlock(Blueprint& blueprint, const TransformerOptions& opt
             RowSplit(blueprint, options.context, options.hidden).local()),
       context_name_(options.context_name),
       rows_(blueprint, options.context, options.hidden),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       recomputes_(blueprint.options().recompute == Recompute::selective),
       sum_(blueprint, rows_),
       attention_(blueprint, options, sum_),

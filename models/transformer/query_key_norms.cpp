@@ -22,7 +22,7 @@ QueryKeyNorms::QueryKeyNorms(Blueprint& blueprint, const ops::PackedNormOptions&
       block_{packed[1], packed[2], packed[3]},
       sums_{packed[1] * packed[2], options.runs()},
       lengths_(scale_lengths(options, packed[3])),
-      split_backward_(blueprint.options().split_backward) {
+      split_backward_(blueprint.splits_backward()) {
   const auto declare = [&](std::string_view part, std::int64_t length) {
     ParamSpec scale{.name = fmt::format("attention.{}_norm.weight", part),
                     .shape = {options.blocks * length},

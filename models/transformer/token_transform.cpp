@@ -6,7 +6,7 @@ namespace trireme {
 TokenTransform::TokenTransform(Blueprint& blueprint, const TransformerOptions& options)
     : Layer("transform", RowSplit(blueprint, options.context, options.hidden).local()),
       rows_(blueprint, options.context, options.hidden),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       activation_(options.activation),
       linear_(blueprint, "transform", options.hidden, options.hidden, options.matrix_init()),
       pre_(blueprint.keep(rows_.whole())),

@@ -19,7 +19,7 @@ PatchEmbedding::PatchEmbedding(Blueprint& blueprint, const VitOptions& options,
                                const TransformerOptions& block, const ops::AugmentOptions& augment)
     : Layer("embedding", RowSplit(blueprint, block.context, block.hidden).local()),
       rows_(blueprint, block.context, block.hidden),
-      split_backward_(blueprint.options().split_backward),
+      split_backward_(blueprint.splits_backward()),
       patch_(options.patch),
       class_tokens_(options.class_tokens()),
       input_(blueprint, image_shape(blueprint, options), augment),

@@ -100,7 +100,7 @@ struct ParallelConfig {
   std::int64_t data = 0;  // 0 = auto: the rest of the rank count
   std::int64_t tensor = 1;
   std::int64_t expert = 0;            // 0 = auto: parallel.tensor
-  double expert_capacity_factor = 2;  // BuildOptions::expert_capacity_factor
+  double expert_capacity_factor = 2;  // ExpertBuild::capacity_factor
   double expert_imbalance = 1;
   std::int64_t pipeline = 1;
   std::int64_t context = 1;         // context-parallel ranks

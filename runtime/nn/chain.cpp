@@ -16,7 +16,7 @@ class Walk {
   // `use` may look at the layer and its declarations.
   template <typename Use>
   void step(const ChainLayer& layer, Use&& use) {
-    ParamStore params({options_.tensor, options_.experts}, /*separate_ties=*/true);
+    ParamStore params({options_.tensor, options_.experts.split}, /*separate_ties=*/true);
     Blueprint blueprint(params, device_, options_);
     blueprint.begin_chunk(skips_);
     const std::size_t received = skips_.size();

@@ -91,46 +91,58 @@ struct LayerDepth {
   int own = 0, first = 0;
 };
 
-// The options of a build; layers read them through their Blueprint.
-struct BuildOptions {
-  DType compute = DType::f32;
-  bool fp8 = false;  // linear layers of transformer blocks multiply 8-bit floats (ops/fp8.h)
-  Fp8Recipe fp8_recipe = Fp8Recipe::tensor;
-  bool keep_fp8_weights = false;  // in separate memory, two codes per weight, across passes
-  std::int64_t micro_batch = 1;
-  bool training = false;
-  // Must equal the ParamStore's, as must `experts`: ranks, rank and blocks of the expert group,
-  // which holds each expert on one rank.
-  TensorSplit tensor{};
-  TensorSplit experts{};
+// Linear layers of transformer blocks that multiply 8-bit floats (ops/fp8.h).
+struct Fp8Build {
+  bool on = false;
+  Fp8Recipe recipe = Fp8Recipe::tensor;
+  bool keeps_weights = false;  // in separate memory, two codes per weight, across passes
+};
+
+// Experts that are spread over ranks.
+struct ExpertBuild {
+  // Of the expert group, which holds each expert on one rank. Must equal the ParamStore's.
+  TensorSplit split{};
   // Consecutive data ranks whose rows the ranks of an expert group exchange; 1: those of the tensor
   // group alone.
-  int expert_data_ranks = 1;
+  int data_ranks = 1;
   // Rows that a rank with experts has memory for, in even shares; more are computed in rounds.
-  double expert_capacity_factor = 2;
+  double capacity_factor = 2;
   // Of rows at ranks with experts, largest over mean: what a dry device assumes.
-  double expert_imbalance = 1;
-  SpatialSplit spatial{};  // of the same ranks, with spatial parallelism
-  ContextSplit context{};  // of consecutive data ranks, for sequences that are cut in time
-  // Tensor-parallel sums of the residual stream are sent in the compute dtype. Their bits then
-  // depend on the number of ranks.
-  bool rounded_sums = false;
-  bool layout_bits = false;  // no bit of a gradient may depend on the layout
+  double imbalance = 1;
+};
+
+// How tensor ranks sum the residual stream.
+struct TensorSums {
+  // Sent in the compute dtype. Their bits then depend on the number of ranks.
+  bool rounded = false;
   // Number of parts in which rows are multiplied if tensor ranks sum products, in forward and
   // backward: each part is computed during the previous part's all-reduce. Not with `sequence`.
-  int tensor_chunks = 1;
-  // Rows at a time in MLPs and language heads, which compute again in backward what lies between;
-  // a divisor of a micro-batch's rows. 0: all. Not with `sequence` or a split backward.
-  std::int64_t row_tile = 0;
-  bool sequence = false;  // rows of the residual stream are split over the tensor ranks
+  int chunks = 1;
+  bool sequence = false;  // its rows are split over the tensor ranks
+};
+
+// The options of a build. A layer reads those of its subject through its Blueprint.
+struct BuildOptions {
+  DType compute = DType::f32;
+  std::int64_t micro_batch = 1;
+  bool training = false;
+  // Layout: no bit of a gradient may depend on the layout. Scratch memory of libraries depends on
+  // whether it is fast (ExecutionPolicy::reproducible).
+  Reproducibility reproducibility = Reproducibility::run;
   Recompute recompute = Recompute::none;
   // Zero-bubble schedules: backward computes dx only and keeps the inputs of backward_weight.
   bool split_backward = false;
-  // What a library's scratch memory depends on: ExecutionPolicy::reproducible, and whether batches
-  // have documents that attention keeps apart.
-  bool reproducible = true;
-  bool separate_documents = false;
-  DecodeShape decode{};  // never together with training
+  // Rows at a time in MLPs and language heads, which compute again in backward what lies between;
+  // a divisor of a micro-batch's rows. 0: all. Not with a sequence or a split backward.
+  std::int64_t row_tile = 0;
+  bool separate_documents = false;  // batches have documents that attention keeps apart
+  TensorSplit tensor{};             // must equal the ParamStore's
+  TensorSums sums{};
+  ExpertBuild experts{};
+  SpatialSplit spatial{};  // of the tensor ranks, with spatial parallelism
+  ContextSplit context{};  // of consecutive data ranks, for sequences that are cut in time
+  DecodeShape decode{};    // never together with training
+  Fp8Build fp8{};
   AdapterOptions adapters{};
   ParamRules rules{};
 };
@@ -200,7 +212,15 @@ class Blueprint {
   [[nodiscard]] DType compute() const { return options_.compute; }
   [[nodiscard]] std::int64_t micro_batch() const { return options_.micro_batch; }
   [[nodiscard]] const TensorSplit& tensor() const { return options_.tensor; }
-  [[nodiscard]] const TensorSplit& experts() const { return options_.experts; }
+  [[nodiscard]] const TensorSums& sums() const { return options_.sums; }
+  [[nodiscard]] const ExpertBuild& experts() const { return options_.experts; }
+  [[nodiscard]] const Fp8Build& fp8() const { return options_.fp8; }
+  [[nodiscard]] const AdapterOptions& adapters() const { return options_.adapters; }
+  [[nodiscard]] bool splits_backward() const { return options_.split_backward; }
+  // Whether no bit of a gradient may depend on the layout.
+  [[nodiscard]] bool layout_bits() const {
+    return options_.reproducibility == Reproducibility::layout;
+  }
   [[nodiscard]] const SpatialSplit& spatial() const { return options_.spatial; }
   [[nodiscard]] bool decodes() const { return options_.decode.rows > 0; }
   // How many positions of a sample a layer takes at a time: all of them, unless the chain decodes

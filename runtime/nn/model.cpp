@@ -32,7 +32,7 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
              const StoreOptions& store, bool separate_ties)
     : device_(device),
       split_(options.context),
-      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts},
+      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts.split},
                                            separate_ties)) {
   Blueprint blueprint(*params_, device.type(), options);
   build_chunks(blueprint, chain, chunks, inputs);
@@ -48,7 +48,7 @@ Model::Model(Device& device, const Chain& chain, const BuildOptions& options,
 Model::Model(const Model& other, const Chain& chain, const BuildOptions& options,
              std::span<const ChunkSpan> chunks, std::span<const Handover> inputs)
     : device_(other.device_),
-      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts},
+      params_(std::make_shared<ParamStore>(ParamSplits{options.tensor, options.experts.split},
                                            other.params_->layout().separates_ties())),
       shared_cache_(&other.cache()) {
   Blueprint blueprint(*params_, device_.type(), options);

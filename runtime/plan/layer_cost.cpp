@@ -55,7 +55,7 @@ class LayerModel {
         rows_(static_cast<double>(input.build.micro_batch * input.rows_per_sample /
                                   input.build.context.blocks)),
         fp8_(block && input.precision == Precision::fp8),
-        fp8_bytes_(bytes_of_fp8(input.build.fp8_recipe)),
+        fp8_bytes_(bytes_of_fp8(input.build.fp8.recipe)),
         group_(span_of(MeshAxis::tensor, input.mesh, hardware.links)),
         expert_group_(span_of(MeshAxis::experts, input.mesh, hardware.links)),
         context_group_(span_of(MeshAxis::context, input.mesh, hardware.links)),
@@ -137,7 +137,7 @@ class LayerModel {
 
   void find_work() {
     double flops = layer_.forward_flops / tensor_;
-    const double rows_whole = input_.build.sequence ? rows_ / tensor_ : rows_;
+    const double rows_whole = input_.build.sums.sequence ? rows_ / tensor_ : rows_;
     for (const ParamSpec& spec : layer_.params) {
       if (spec.shape.rank() == 4) {
         ++work_.filters;
@@ -187,7 +187,7 @@ class LayerModel {
             .in = static_cast<double>(spec.shape[2]),
             .out = static_cast<double>(spec.shape[1]),
             .groups = static_cast<double>(spec.shape[0]) / expert_group_.size,
-            .load = alone ? 1 : input_.build.expert_imbalance};
+            .load = alone ? 1 : input_.build.experts.imbalance};
   }
 
   // Attention, or in its place a share of the matmuls; and the activation function, which is half
@@ -243,9 +243,9 @@ class LayerModel {
         if (matmul.trained) sum.backward_weight += x + dy + weight;
         continue;
       }
-      const double kept = build.keep_fp8_weights ? 1.0 / input_.schedule.micro_batches : 1.0;
+      const double kept = build.fp8.keeps_weights ? 1.0 / input_.schedule.micro_batches : 1.0;
       sum.forward += x + kept * weight;
-      sum.backward_input += dy + (build.keep_fp8_weights ? 0 : weight);
+      sum.backward_input += dy + (build.fp8.keeps_weights ? 0 : weight);
       if (matmul.trained) sum.backward_weight += x + (build.split_backward ? dy : 0);
     }
     return sum;
@@ -254,7 +254,7 @@ class LayerModel {
   // Of an element that tensor ranks add up.
   double summed_bytes() const {
     const double exact = input_.engine.partial_sum_bytes;
-    return input_.build.rounded_sums ? std::min(element_, exact) : exact;
+    return input_.build.sums.rounded ? std::min(element_, exact) : exact;
   }
 
   // Recomputing a block sends what its forward sends; engines that repeat matmuls keep their sums.
@@ -296,7 +296,7 @@ class LayerModel {
     const ExpertMessages& experts = layer_.traffic.experts;
     const auto rows = static_cast<double>(experts.rows);
     const double load =
-        std::min(input_.build.expert_imbalance, static_cast<double>(experts.most) / rows);
+        std::min(input_.build.experts.imbalance, static_cast<double>(experts.most) / rows);
     const double bytes = rows * experts.row_bytes;
     const double sent = bytes_sent(Collective::all_to_all, bytes, expert_group_.size);
     const double seconds =
@@ -369,7 +369,8 @@ class LayerModel {
     if (tensor_ == 1) return;
     add_halos(s);
     const Links& links = hardware_.links;
-    const auto sum = input_.build.sequence ? Collective::reduce_scatter : Collective::all_reduce;
+    const auto sum =
+        input_.build.sums.sequence ? Collective::reduce_scatter : Collective::all_reduce;
     const double shown = 1 - links.overlap * input_.engine.hidden_tensor_messages;
     const auto send = [&](Collective collective, double bytes, double& exposed, double hidden_by) {
       const double seconds = seconds_of(collective, bytes, group_, links);
@@ -384,7 +385,7 @@ class LayerModel {
       if (matmul.sum_width == 0) continue;
       const double elements = rows_ * matmul.sum_width;
       const double sum_bytes = elements * summed_bytes();
-      const double gather_bytes = input_.build.sequence ? elements * element_ : 0;
+      const double gather_bytes = input_.build.sums.sequence ? elements * element_ : 0;
       if (matmul.sums_forward) {
         send_in_chunks(sum, sum_bytes, matmul, 0, send_forward);
         send(Collective::all_gather, gather_bytes, s.tensor_backward, 0);
@@ -409,7 +410,7 @@ class LayerModel {
   template <typename Send>
   void send_in_chunks(Collective sum, double bytes, const Matmul& matmul, double after,
                       const Send& send) const {
-    const int chunks = input_.build.tensor_chunks;
+    const int chunks = input_.build.sums.chunks;
     const double seconds = seconds_of(sum, bytes / chunks, group_, hardware_.links);
     const double left = std::max(0.0, after - seconds) / std::max(chunks - 1, 1);
     const double beside = std::min(seconds, matmul_seconds(matmul) / chunks + left);

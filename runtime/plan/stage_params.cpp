@@ -11,7 +11,7 @@ bool vectors_apart(const StepInput& input) {
 }
 
 StageLayout lay_out(const StepInput& input, const StageUnits& units) {
-  ParamLayout layout({input.build.tensor, input.build.experts}, input.separate_ties);
+  ParamLayout layout({input.build.tensor, input.build.experts.split}, input.separate_ties);
   int chunks = 0;
   for (std::size_t unit = 0; unit < units.layers.size(); ++unit) {
     for (; chunks <= units.chunks[unit]; ++chunks)
@@ -53,8 +53,8 @@ const StageLayout& layout_of(const StepInput& input, const StageUnits& units, St
                                 input.separate_ties,
                                 input.build.tensor.ranks,
                                 input.build.tensor.blocks,
-                                input.build.experts.ranks,
-                                input.build.experts.blocks};
+                                input.build.experts.split.ranks,
+                                input.build.experts.split.blocks};
   for (std::size_t unit = 0; unit < units.layers.size(); ++unit) {
     const auto layer = static_cast<std::size_t>(units.layers[unit]);
     // Without kinds nothing is known to be alike.

@@ -57,12 +57,12 @@ class ContextParallel : public test::MpiTest, public testing::WithParamInterface
     return {.compute = cut.compute,
             .micro_batch = test::small_batch,
             .training = true,
-            .tensor = {.ranks = 1, .rank = 0, .blocks = static_cast<int>(cut.tensor_blocks)},
-            .context = {ranks, rank, blocks, positions, cut.mode},
-            .row_tile = cut.row_tile,
             .recompute = cut.recompute,
             .split_backward = cut.split_backward,
+            .row_tile = cut.row_tile,
             .separate_documents = !cut.documents.empty(),
+            .tensor = {.ranks = 1, .rank = 0, .blocks = static_cast<int>(cut.tensor_blocks)},
+            .context = {ranks, rank, blocks, positions, cut.mode},
             .adapters = cut.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run(const BuildOptions& options, const TensorGroup* group) {

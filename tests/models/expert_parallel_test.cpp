@@ -35,14 +35,15 @@ class ExpertParallel : public test::MpiTest, public testing::WithParamInterface<
     return options;
   }
   [[nodiscard]] static BuildOptions build(const TensorSplit& tensor) {
-    return {.micro_batch = GetParam().batch,
-            .training = true,
-            .tensor = tensor,
-            .experts = {.ranks = tensor.ranks, .rank = tensor.rank, .blocks = tensor.ranks},
-            .expert_capacity_factor = GetParam().buffer,
-            .sequence = GetParam().sequence && tensor.ranks > 1,
-            .recompute = GetParam().recompute,
-            .split_backward = GetParam().split_backward};
+    return {
+        .micro_batch = GetParam().batch,
+        .training = true,
+        .recompute = GetParam().recompute,
+        .split_backward = GetParam().split_backward,
+        .tensor = tensor,
+        .sums = {.sequence = GetParam().sequence && tensor.ranks > 1},
+        .experts = {.split = {.ranks = tensor.ranks, .rank = tensor.rank, .blocks = tensor.ranks},
+                    .capacity_factor = GetParam().buffer}};
   }
   // Biases of the choice, far above all scores.
   void steer(ModelCase& with) {

@@ -51,17 +51,14 @@ class TensorParallel : public test::MpiTest {
  protected:
   [[nodiscard]] BuildOptions build(const Mode& mode) const {
     return {.compute = mode.compute,
-            .fp8 = mode.fp8.has_value(),
-            .fp8_recipe = mode.fp8.value_or(Fp8Recipe::tensor),
             .micro_batch = test::small_batch,
             .training = true,
-            .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
-            .experts = {.ranks = size(), .rank = rank(), .blocks = size()},
-            .rounded_sums = mode.rounded,
-            .tensor_chunks = mode.chunks,
-            .sequence = mode.sequence,
             .recompute = mode.recompute,
             .split_backward = mode.split_backward,
+            .tensor = {.ranks = size(), .rank = rank(), .blocks = blocks},
+            .sums = {.rounded = mode.rounded, .chunks = mode.chunks, .sequence = mode.sequence},
+            .experts = {.split = {.ranks = size(), .rank = rank(), .blocks = size()}},
+            .fp8 = {.on = mode.fp8.has_value(), .recipe = mode.fp8.value_or(Fp8Recipe::tensor)},
             .adapters = mode.adapted ? test::small_adapters : AdapterOptions{}};
   }
   [[nodiscard]] ModelResult run_alone(const Mode& mode) {

@@ -78,7 +78,7 @@ class TransformerVariants : public test::CpuFixture, public testing::WithParamIn
   }
   [[nodiscard]] static BuildOptions build() {
     BuildOptions options = training(GetParam().compute, GetParam().blocks);
-    options.fp8 = GetParam().fp8;
+    options.fp8.on = GetParam().fp8;
     if (GetParam().adapted) options.adapters = test::small_adapters;
     return options;
   }
@@ -245,8 +245,8 @@ class GptFp8 : public test::CpuFixture,
  protected:
   [[nodiscard]] static BuildOptions build(bool fp8 = true) {
     BuildOptions options = training(DType::bf16, std::get<0>(GetParam()));
-    options.fp8 = fp8;
-    options.fp8_recipe = std::get<1>(GetParam());
+    options.fp8.on = fp8;
+    options.fp8.recipe = std::get<1>(GetParam());
     return options;
   }
 };
@@ -277,7 +277,7 @@ TEST_P(GptFp8, CachedWeightsGiveTheBitsOfRequantisedOnes) {
     BuildOptions options = build();
     options.split_backward = split;
     const ModelResult expected = ModelCase(*device_, *compute_, small_gpt, options).run();
-    options.keep_fp8_weights = true;
+    options.fp8.keeps_weights = true;
 
     expect_same_bits(ModelCase(*device_, *compute_, small_gpt, options).run(), expected);
   }
@@ -285,7 +285,7 @@ TEST_P(GptFp8, CachedWeightsGiveTheBitsOfRequantisedOnes) {
 
 TEST_P(GptFp8, CachedWeightsAreRequantisedAfterAChange) {
   BuildOptions options = build();
-  options.keep_fp8_weights = true;
+  options.fp8.keeps_weights = true;
   ModelCase model(*device_, *compute_, small_gpt, options);
   Context context = model.context(0);
   const auto losses = [&] {
@@ -367,7 +367,7 @@ double flops_of(const TransformerOptions& options, const TensorSplit& tensor = {
                 bool sequence = false) {
   ParamStore params(tensor);
   Blueprint blueprint(params, DeviceType::cpu,
-                      {.micro_batch = 2, .tensor = tensor, .sequence = sequence});
+                      {.micro_batch = 2, .tensor = tensor, .sums = {.sequence = sequence}});
   double sum = 0;
   for (const ChainLayer& layer : transformer_chain(options))
     sum += layer.make(blueprint)->forward_flops();

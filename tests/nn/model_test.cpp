@@ -22,7 +22,7 @@ class Scale final : public Layer {
       : Layer("scale", Shape{4}),
         factor_(factor),
         in_place_(in_place),
-        split_backward_(blueprint.options().split_backward),
+        split_backward_(blueprint.splits_backward()),
         scratch_(blueprint.scratch({4}, DType::f32)),
         x_(blueprint.keep({4})),
         dy_(blueprint.until_weight({4})) {

@@ -22,13 +22,13 @@ struct PlanShape {
 inline StepInput plan_input(const PlanShape& shape) {
   StepInput input;
   input.build = {.compute = shape.precision == Precision::fp32 ? DType::f32 : DType::bf16,
-                 .fp8 = shape.precision == Precision::fp8,
                  .micro_batch = shape.micro_batch,
                  .training = true,
-                 .tensor = {.ranks = shape.mesh.tensor, .rank = 0, .blocks = shape.mesh.tensor},
-                 .sequence = shape.sequence,
                  .recompute = shape.recompute,
-                 .split_backward = shape.schedule == ScheduleKind::zero_bubble};
+                 .split_backward = shape.schedule == ScheduleKind::zero_bubble,
+                 .tensor = {.ranks = shape.mesh.tensor, .rank = 0, .blocks = shape.mesh.tensor},
+                 .sums = {.sequence = shape.sequence},
+                 .fp8 = {.on = shape.precision == Precision::fp8}};
   input.layers = transformer_layers(shape.model, input.build);
   input.mesh = shape.mesh;
   if (shape.zero > 0 && shape.mesh.shard == 1) input.mesh.shard = shape.mesh.data;

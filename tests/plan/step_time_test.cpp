@@ -340,7 +340,7 @@ TEST(StepTime, RoundedSumsHalveTensorParallelMessages) {
       plan_input({.model = small, .mesh = {.tensor = 2}, .precision = Precision::bf16});
   const auto sent = [&] { return estimate_step(input, hardware_file("h100")).volumes.tensor; };
   const double exact = sent();
-  input.build.rounded_sums = true;
+  input.build.sums.rounded = true;
 
   EXPECT_LT(sent(), 0.6 * exact);
 }
@@ -351,7 +351,7 @@ TEST(StepTime, ChunksHideAllButTheLastPartOfSumsInBothDirections) {
     Hardware hardware = hardware_file("h100");
     hardware.links.overlap = 1;
     hardware.links.inside.latency = latency;
-    input.build.tensor_chunks = chunks;
+    input.build.sums.chunks = chunks;
     return estimate_step(input, hardware);
   };
   std::array<double, 2> hidden{};
@@ -441,7 +441,7 @@ TEST(StepTime, QuantisingOnceCostsLess) {
   StepInput input = plan_input({.model = small, .micro_batches = 8, .precision = Precision::fp8});
   const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
   const double once = seconds();
-  input.build.keep_fp8_weights = true;
+  input.build.fp8.keeps_weights = true;
   const double kept = seconds();
   input.engine.quantises_once = false;
   const double each = seconds();
@@ -454,7 +454,7 @@ TEST(StepTime, ScalesOfBlocksAreBytes) {
   StepInput input = plan_input({.model = small, .precision = Precision::fp8});
   const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
   const double whole = seconds();
-  input.build.fp8_recipe = Fp8Recipe::blockwise;
+  input.build.fp8.recipe = Fp8Recipe::blockwise;
 
   EXPECT_GT(seconds(), whole);
   EXPECT_LT(seconds(), 1.05 * whole);

@@ -38,8 +38,8 @@ inline std::vector<LayerSummary> transformer_layers(const Transformer& t,
                                                     const BuildOptions& build) {
   const std::int64_t batch = build.micro_batch, head = t.hidden / t.heads;
   const auto rows = static_cast<double>(batch * t.context);
-  const Shape output = build.sequence ? Shape{batch * t.context / build.tensor.ranks, t.hidden}
-                                      : Shape{batch, t.context, t.hidden};
+  const Shape output = build.sums.sequence ? Shape{batch * t.context / build.tensor.ranks, t.hidden}
+                                           : Shape{batch, t.context, t.hidden};
   const auto matrix = [](std::string name, std::int64_t out, std::int64_t in, int axis, int parts) {
     return ParamSpec{.name = std::move(name),
                      .shape = {out, in},

@@ -20,8 +20,8 @@ class Scales final : public Layer {
  public:
   explicit Scales(Blueprint& blueprint)
       : Layer("scales", blueprint.input()),
-        split_(blueprint.experts()),
-        sharing_(blueprint.options().expert_data_ranks) {
+        split_(blueprint.experts().split),
+        sharing_(blueprint.experts().data_ranks) {
     weight_ = blueprint.parameter({.name = "weight",
                                    .shape = {expert_count, hidden},
                                    .init = Init::normal(0.5F),
