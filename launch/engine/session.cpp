@@ -128,6 +128,27 @@ void check_launcher(int ranks) {
 
 }  // namespace
 
+std::vector<double> flops_of_layers(const OwnModel& model, const Config& config) {
+  Config whole = config;
+  whole.parallel.spatial = {1, 1, 1};
+  whole.parallel.spatial_slabs.clear();
+  const SampleLayout sample = sample_layout(whole, model.traits);
+  if (sample.inputs.count() == 0) {
+    fail(ExitCode::config,
+         "parallel.stage_layers: not given, and the traits of the program's model have no sizes of "
+         "samples, by which layers would be weighed; give one of both");
+  }
+  const BuildOptions all = build_options(whole, /*here=*/{}, /*training=*/true);
+  const BuildOptions options{.micro_batch = 1,
+                             .training = true,
+                             .separate_documents = all.separate_documents,
+                             .adapters = all.adapters,
+                             .rules = all.rules};
+  const auto dry = make_dry_device(DeviceType::cpu);
+  const BatchMemory memory(*dry, sample, options.micro_batch, MemoryKind::device);
+  return forward_flops(model.chain, options, *dry, memory.batch);
+}
+
 DeviceType device_type(const Config& config) {
   return config.device.type == DeviceChoice::cuda ? DeviceType::cuda : DeviceType::cpu;
 }
@@ -225,6 +246,11 @@ Session::Session(RankResources resources, const Config& resolved, bool training,
                                .fused_epilogues = config.device.fused_epilogues,
                                .reserved_processors = reserved_processors(config)});
   layers = summarize(what.chain, device->type(), build_options(training, decode));
+  if (virtual_stages(pipeline) > 1 && config.parallel.stage_layers.empty()) {
+    const auto flops = flops_of_layers(what, config);
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      layers[i].forward_flops = flops[i];
+  }
   stages = plan_stages(layers, pipeline, config.parallel.stage_layers);
   model = make_part(training);
 }

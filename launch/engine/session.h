@@ -45,6 +45,10 @@ struct OwnModel {
   ModelTraits traits;  // of the batches
 };
 
+// FLOPs of each layer's forward with one sample, on whatever layout. Raises ExitCode::config if
+// `traits` lack the sizes of samples.
+[[nodiscard]] std::vector<double> flops_of_layers(const OwnModel& model, const Config& config);
+
 struct RankResources {
   std::shared_ptr<Device> device;  // shared if a program uses it for several engines
   std::unique_ptr<Communicator> world;

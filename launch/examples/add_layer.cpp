@@ -26,17 +26,12 @@ class Adapter final : public trireme::Layer {
  public:
   Adapter(trireme::Blueprint& blueprint, std::int64_t middle)
       : Layer("adapter", blueprint.input()),
-        rows_(output_shape()[0] * output_shape()[1]),
         expand_(blueprint, "expand", output_shape()[2], middle, trireme::Init::normal(0.02F)),
         contract_(blueprint, "contract", middle, output_shape()[2], trireme::Init::constant(0)) {
     const trireme::Shape narrow{output_shape()[0], output_shape()[1], middle};
     expanded_ = blueprint.keep(narrow);  // backward reads both, so they are kept
     activated_ = blueprint.keep(narrow);
     gradient_ = blueprint.scratch(narrow);
-  }
-
-  [[nodiscard]] double forward_flops() const override {
-    return expand_.forward_flops(rows_) + contract_.forward_flops(rows_);
   }
 
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
@@ -57,7 +52,6 @@ class Adapter final : public trireme::Layer {
   }
 
  private:
-  std::int64_t rows_;
   trireme::Linear expand_, contract_;
   trireme::Activation expanded_, activated_, gradient_;
 };

@@ -18,7 +18,7 @@ int rounds_of(std::int64_t rows, const ExpertMessages& experts, int ranks) {
 }  // namespace
 
 std::optional<ExpertRows> expert_rows(const Config& config) {
-  const plan::StepInput input = StepPlanner(/*counts_work=*/false).input(config);
+  const plan::StepInput input = StepPlanner().declared(config);
   const auto has_experts = [](const LayerSummary& layer) { return layer.traffic.experts.rows > 0; };
   const auto first = std::ranges::find_if(input.layers, has_experts);
   if (first == input.layers.end()) return std::nullopt;

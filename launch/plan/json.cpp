@@ -125,7 +125,7 @@ json as_json(const LayoutPlan& plan, const PlanContext& context) {
     stages.push_back(stage_json(stage, plan, context.hardware));
   const std::string items = traits_of(plan.config.model).item_name;
   StepPlanner planner;
-  const plan::StepInput input = planner.input(plan.config);
+  const plan::StepInput input = planner.declared(plan.config);
   json text{{"hardware", context.machine ? json(context.hardware.name) : json(nullptr)},
             {"device", name_of(plan.config.device.type)},
             {"precision", name_of(plan.config.precision)},

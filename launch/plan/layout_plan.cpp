@@ -94,7 +94,8 @@ PlannedStep planned_step(const Config& config) {
   std::optional<plan::Hardware> hardware;
   if (!config.parallel.hardware.empty()) hardware = plan::load_hardware(config.parallel.hardware);
   if (hardware && described_device(*hardware) != device_type(config)) hardware.reset();
-  const plan::StepInput input = StepPlanner(hardware.has_value()).input(config);
+  const plan::StepInput input =
+      hardware ? StepPlanner().input(config) : StepPlanner().declared(config);
   const auto items = static_cast<double>(config.train.global_batch * input.items_per_sample);
   PlannedStep planned{.flops_per_item = plan::model_flops(input) / items};
   if (hardware) {

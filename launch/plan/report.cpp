@@ -182,7 +182,7 @@ std::string heading(const LayoutPlan& plan, const PlanContext& context) {
   const Config& config = plan.config;
   const ParallelConfig& parallel = config.parallel;
   StepPlanner planner;
-  const auto input = planner.input(config);
+  const auto input = planner.declared(config);
   const auto samples = config.train.global_batch;
   std::string text = fmt::format(
       "{} of {} in {} on {} rank(s): {}, ZeRO {}, "

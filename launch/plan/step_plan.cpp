@@ -10,18 +10,10 @@
 #include "launch/engine/options.h"
 #include "launch/engine/session.h"
 #include "runtime/config/batch_slices.h"
-#include "runtime/device/dry/dry_device.h"
 #include "runtime/device/work_log.h"
 
 namespace trireme {
 namespace {
-
-// On a CPU without counts: bytes that the optimizer moves per parameter of its slice in fp32. It
-// reads weight, gradient and state, and writes weight and state.
-double optimizer_bytes(const OptimizerConfig& config) {
-  constexpr int weight_and_gradient = 3;
-  return static_cast<double>(weight_and_gradient + 2 * config.moments()) * sizeof(float);
-}
 
 // In a shard, or in files read in place: float32 without compression.
 double stored_sample_bytes(const ModelTraits& traits, bool in_place) {
@@ -64,15 +56,19 @@ StepPlanner::Layers& StepPlanner::layers(const Config& config) {
   if (fresh) {
     plan::StepInput& input = found->second.input;
     input.layers = summarize(make_chain(config), device_type(config), build);
-    for (const LayerSummary& layer : input.layers)
-      input.kinds.push_back(kind_of(layer.params));
+    if (flops_.empty())
+      flops_ = flops_of_layers({make_chain(config), traits_of(config.model)}, config);
+    for (std::size_t i = 0; i < input.layers.size(); ++i) {
+      input.layers[i].forward_flops = flops_[i] * static_cast<double>(config.train.micro_batch);
+      input.kinds.push_back(kind_of(input.layers[i].params));
+    }
   }
   return found->second;
 }
 
 const plan::StepInput& StepPlanner::input(const Config& config) {
   Layers& known = layers(config);
-  if (counts_work_ && known.input.work.empty() && device_type(config) == DeviceType::cuda) {
+  if (known.input.work.empty()) {
     CountedWork counted = count_work(config);
     known.input.work = std::move(counted.layers);
     known.optimizer_bytes = counted.optimizer_bytes;
@@ -84,7 +80,6 @@ const plan::StepInput& StepPlanner::declared(const Config& config) {
   const ModelTraits traits = traits_of(config.model);
   TRIREME_EXPECTS(config.precision != Precision::automatic, "precision is not resolved");
   Layers& known = layers(config);
-  const bool counted = !known.input.work.empty();
   plan::StepInput input{
       .layers = {},
       .build = build_options(config, /*here=*/{}, /*training=*/true),
@@ -97,7 +92,7 @@ const plan::StepInput& StepPlanner::declared(const Config& config) {
       .bucket_elements = bucket_elements(config),
       .separate_ties = separates_ties(config),
       .overlapped_reducer = config.parallel.reducer == ReducerMode::overlapped,
-      .optimizer_bytes = counted ? known.optimizer_bytes : optimizer_bytes(config.optimizer),
+      .optimizer_bytes = known.optimizer_bytes,
       .items_per_sample = traits.items_per_sample(),
       .rows_per_sample = traits.rows_per_sample,
       .sample_bytes = stored_sample_bytes(traits, config.data.float_samples()) /
@@ -146,26 +141,6 @@ Config without_groups(Config config) {
   return config;
 }
 
-plan::Rate rate_of(std::string_view name) {
-  if (name.starts_with("attention")) return plan::Rate::attention;
-  if (name.starts_with("convolution")) return plan::Rate::convolution;
-  if (name.starts_with("router_")) return plan::Rate::matmul_fp32;
-  return name == "linear_fp8" ? plan::Rate::matmul_fp8 : plan::Rate::matmul;
-}
-
-// The part of a layer's work that an operation belongs to.
-std::vector<plan::OperationWork>& part_of(plan::LayerWork& layer, bool backward,
-                                          std::string_view name) {
-  if (!backward) return layer.forward;
-  if (name.find("forward") != std::string_view::npos) return layer.recompute;
-  for (const std::string_view of_parameters :
-       {"backward_weight", "column_sums", "embedding_backward", "embedding_partial_backward",
-        "add_positions_backward"}) {
-    if (name.find(of_parameters) != std::string_view::npos) return layer.backward_weight;
-  }
-  return layer.backward_input;
-}
-
 // "backward/blocks.3": in what pass and layer.
 struct Place {
   std::string_view pass, layer;
@@ -183,12 +158,16 @@ class Collector {
   }
 
   // What is done in a pass beside the layers follows the last.
-  void add(std::string_view range, std::string_view name, const plan::OperationWork& work) {
+  void add(std::string_view range, const Traffic& work, bool repeated = false) {
     const Place place(range);
     if (place.pass != "forward" && place.pass != "backward") return;
     const auto found = number_.find(place.layer);
     plan::LayerWork& layer = found == number_.end() ? work_.back() : work_[found->second];
-    part_of(layer, place.pass == "backward", name).push_back(work);
+    auto& part = place.pass == "forward" ? layer.forward
+                 : repeated              ? layer.recompute
+                 : work.of_parameters    ? layer.backward_weight
+                                         : layer.backward_input;
+    part.push_back(work);
   }
   [[nodiscard]] std::vector<plan::LayerWork> take() { return std::move(work_); }
 
@@ -208,18 +187,9 @@ double update_bytes(const WorkLog& log, double elements, double copy_bytes) {
 
 }  // namespace
 
-plan::OperationWork work_of(const std::string& operation, const Traffic& traffic) {
-  return {.rate = traffic.flops > 0 ? rate_of(operation) : plan::Rate::memory,
-          .bytes = traffic.read + traffic.written,
-          .flops = traffic.flops,
-          .smallest = traffic.smallest,
-          .kernels = traffic.kernels};
-}
-
 CountedWork count_work(const Config& config) {
   const Config alone = without_groups(config);
   RankResources resources = dry_resources(alone, 0);
-  resources.device = make_dry_device(DeviceType::cuda);
   WorkLog log;
   Engine all(std::move(resources), alone);
   all.begin();
@@ -228,11 +198,11 @@ CountedWork count_work(const Config& config) {
   all.training().state->engine.run(0, *batches);
   Collector collector(session.layers);
   for (const WorkOperation& each : log.operations())
-    collector.add(each.range, each.name, work_of(each.name, each.traffic));
+    collector.add(each.range, each.traffic, each.repeated);
   for (const WorkItem& each : log.items()) {  // copies and fills outside of operations
     if (each.operation < 0 && each.kind != WorkKind::message)
-      collector.add(each.range, name_of(each.kind),
-                    {.bytes = each.bytes * (each.kind == WorkKind::copy ? 2 : 1)});
+      collector.add(each.range,
+                    {.read = each.kind == WorkKind::copy ? each.bytes : 0, .written = each.bytes});
   }
   double elements = 0;
   for (const Bucket& bucket : session.model->params().layout().buckets())

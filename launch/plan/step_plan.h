@@ -9,17 +9,13 @@
 
 #include "models/registry.h"
 #include "runtime/config/config.h"
-#include "runtime/device/work_log.h"
 #include "runtime/plan/layer_work.h"
 #include "runtime/plan/step_time.h"
 
 namespace trireme {
 
-// The planner's view of a config's layers on a GPU: counted on a dry device by the model's own
-// passes (runtime/device/work_log.h), so it matches a run.
-
-// The work of one call of an operation.
-[[nodiscard]] plan::OperationWork work_of(const std::string& operation, const Traffic& traffic);
+// The planner's view of a config's layers: counted on a dry device by the model's own passes
+// (runtime/device/work_log.h), so it matches a run.
 
 struct CountedWork {
   std::vector<plan::LayerWork> layers;  // of the whole chain, on one tensor rank
@@ -33,8 +29,6 @@ struct CountedWork {
 // Caches layer declarations between layouts that share them.
 class StepPlanner {
  public:
-  // `counts_work`: for GPUs; not needed for FLOPs alone.
-  explicit StepPlanner(bool counts_work = true) : counts_work_(counts_work) {}
   // The step of a resolved config, until the next. Raises ExitCode::config for an impossible
   // schedule.
   [[nodiscard]] const plan::StepInput& input(const Config& config);
@@ -49,15 +43,15 @@ class StepPlanner {
                          std::int64_t, bool>;
   struct Layers {
     plan::StepInput input{};              // of the last layout with them
-    double optimizer_bytes = 0;           // counted, on GPUs
+    double optimizer_bytes = 0;           // counted
     std::map<int, StagePlan> balanced{};  // by virtual stages
   };
   Layers& layers(const Config& config);
   int kind_of(std::vector<ParamSpec> params);
 
-  bool counts_work_;
   std::map<Key, Layers> known_;
   std::vector<std::vector<ParamSpec>> kinds_;
+  std::vector<double> flops_;  // of one sample, by layer
 };
 
 }  // namespace trireme

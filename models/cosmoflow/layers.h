@@ -22,7 +22,6 @@ class CosmoFlowBlock final : public Layer {
   CosmoFlowBlock(Blueprint& blueprint, const std::string& name, const CosmoFlowOptions& options,
                  std::int64_t index);
 
-  [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
   void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

@@ -108,11 +108,6 @@ XceptionBlock::XceptionBlock(Blueprint& blueprint, const std::string& name,
   skip_ = blueprint.offer("low_level", low_level_->output_shape());
 }
 
-double XceptionBlock::forward_flops() const {
-  return branch_.forward_flops() + (shortcut_ ? shortcut_->forward_flops() : 0) +
-         (low_level_ ? low_level_->forward_flops() : 0);
-}
-
 void XceptionBlock::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor convolved = context(convolved_), part = context(part_);
   branch_.forward(context, shortcut_ ? part : convolved, x);
@@ -169,13 +164,6 @@ DeepCamPyramid::DeepCamPyramid(Blueprint& blueprint, const std::string& name, st
   wide_vectors_ = blueprint.scratch(Shape{samples, inputs}, DType::f32);
   of_inputs_ = SlabParts(blueprint, inputs_, samples, inputs);
   if (blueprint.options().training) of_outputs_ = SlabParts(blueprint, outputs_, samples, outputs);
-}
-
-double DeepCamPyramid::forward_flops() const {
-  double sum = of_average_.forward_flops();
-  for (const Sequence& branch : branches_)
-    sum += branch.forward_flops();
-  return sum;
 }
 
 void DeepCamPyramid::forward(const Context& context, const Tensor& x, const Tensor& y) {

@@ -36,7 +36,6 @@ class XceptionBlock final : public Layer {
  public:
   XceptionBlock(Blueprint& blueprint, const std::string& name, const XceptionBlockOptions& options);
 
-  [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -63,7 +62,6 @@ class DeepCamPyramid final : public Layer {
  public:
   DeepCamPyramid(Blueprint& blueprint, const std::string& name, std::int64_t outputs);
 
-  [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -90,7 +88,6 @@ class DeepCamHead final : public Layer {
   DeepCamHead(Blueprint& blueprint, const DeepCamOptions& options, bool dice);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override { return last_.forward_flops(); }
   void add_limits(ModelLimits& limits) const override { limits.axes = axes_; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

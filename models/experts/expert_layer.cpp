@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/experts/expert_layer.h"
 
+#include "runtime/device/work_log.h"
 #include "runtime/ops/elementwise/activation.h"
 
 namespace trireme {
@@ -131,11 +132,13 @@ void ExpertLayer::activate_again(const Context& context) const {
   if (exchange_.rounds(context) > 1) return;  // done with the rest of the round
   const Tensor activated = exchange_.received(context, 0, context(activated_));
   if (activated.count() == 0) return;
+  const RepeatedWork repeated;
   ops::gated_forward(context.stream, activated, exchange_.received(context, 0, context(expanded_)),
                      activation_, {});
 }
 
 void ExpertLayer::send_again(const Context& context, int round, const Tensor& normed) const {
+  const RepeatedWork repeated;
   exchange_.begin(context, round, router_.slots(context));
   exchange_.start(context, round, context(x_), exchange_.home_of(normed));
   exchange_.finish(context);
@@ -269,15 +272,6 @@ void ExpertLayer::report(const Context& context) const {
 void ExpertLayer::add_limits(ModelLimits& limits) const {
   limits.experts = {expand_.local[0], "model.experts"};
   if (router_.balances_sequences()) limits.whole_sequences = "model.sequence_balance_loss";
-}
-
-double ExpertLayer::forward_flops() const {
-  const double rows = static_cast<double>(exchange_.home()) * static_cast<double>(router_.slots());
-  const auto size = [](const Product& product) {
-    return static_cast<double>(product.local[1]) * static_cast<double>(product.local[2]);
-  };
-  return router_.forward_flops() / exchange_.tensor_ranks() +
-         2.0 * rows * (size(expand_) + size(contract_));
 }
 
 }  // namespace trireme

@@ -35,7 +35,6 @@ class ExpertLayer {
   void backward_weight(const Context& context, const Tensor& gradient, const Tensor& normed) const;
 
   void add_limits(ModelLimits& limits) const;
-  [[nodiscard]] double forward_flops() const;
   // Memory that is free outside of this layer's passes.
   [[nodiscard]] const Activation& spare() const { return dexpanded_; }
 

@@ -99,9 +99,4 @@ void Router::backward_weight(const Context& context, const Tensor& normed) const
     if (id.index >= 0) context.ready(id);
 }
 
-double Router::forward_flops() const {
-  return 2.0 * static_cast<double>(rows_) * static_cast<double>(hidden_) *
-         static_cast<double>(logits_.shape[1]);
-}
-
 }  // namespace trireme

@@ -30,7 +30,6 @@ class Router {
   void backward(const Context& context, const Tensor& dnormed, std::int64_t first,
                 const Tensor& dweights, const Tensor& normed) const;
   void backward_weight(const Context& context, const Tensor& normed) const;
-  [[nodiscard]] double forward_flops() const;
   [[nodiscard]] bool balances_sequences() const { return balance_.sequence > 0; }
 
  private:

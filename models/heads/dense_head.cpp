@@ -29,7 +29,6 @@ DenseHead::DenseHead(Blueprint& blueprint, const DenseHeadOptions& options, cons
     : Layer("head", Shape{}),
       slope_(static_cast<float>(options.leaky_slope)),
       dropout_(static_cast<float>(options.dropout)),
-      ranks_(static_cast<double>(blueprint.spatial().rank_count())),
       gather_(blueprint, input_of(blueprint, options), blueprint.compute()),
       loss_(blueprint, head) {
   const Shape input = input_of(blueprint, options);
@@ -59,13 +58,6 @@ DenseHead::DenseHead(Blueprint& blueprint, const DenseHeadOptions& options, cons
 Tensor DenseHead::whole(const Context& context, const Tensor& x) const {
   if (gather_.slabs().cut()) return context(whole_);
   return flat(input_ ? input_->kept(context, x) : x);
-}
-
-double DenseHead::forward_flops() const {
-  double sum = 0;
-  for (const Dense& layer : layers_)
-    sum += layer.linear.forward_flops(layer.output.shape[0]);
-  return sum / ranks_;
 }
 
 void DenseHead::drop(const Context& context, const Dense& layer, const Tensor& values) const {

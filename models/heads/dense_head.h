@@ -28,7 +28,6 @@ class DenseHead final : public Layer {
   DenseHead(Blueprint& blueprint, const DenseHeadOptions& options, const HeadChoice& head);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -46,7 +45,6 @@ class DenseHead final : public Layer {
 
   HeadInfo info_;
   float slope_, dropout_;
-  double ranks_;  // that share a sample, and then all compute the same here
   SampleGather gather_;
   Activation whole_{}, whole_gradient_{};  // if x is in slabs
   std::optional<FieldInput> input_{};      // of the batch

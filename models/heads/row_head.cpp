@@ -66,11 +66,6 @@ RowHead::RowHead(Blueprint& blueprint, const RowHeadOptions& options)
   info_ = loss_.head(blueprint.keep({rows[0], options.head.outputs}));
 }
 
-double RowHead::forward_flops() const {
-  const std::int64_t rows = pooled_.shape[0];
-  return classifier_.forward_flops(rows) + (pooler_ ? pooler_->forward_flops(rows) : 0);
-}
-
 // Pooling needs whole sequences.
 void RowHead::add_limits(ModelLimits& limits) const {
   limits.positions = {};

@@ -33,7 +33,6 @@ class RowHead final : public Layer {
   RowHead(Blueprint& blueprint, const RowHeadOptions& options);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool splits_backward() const override { return true; }
   void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;

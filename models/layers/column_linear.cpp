@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/layers/column_linear.h"
 
-#include <numeric>
-
 #include "models/layers/blocks.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
@@ -146,15 +144,6 @@ void ColumnLinear::finish_weights(const Context& context, const Tensor& dy, cons
   if (bias_.index >= 0) context.ready(bias_);
   const ParamSpec& spec = context.params.layout().spec(weight_);
   if (spec.tie.empty() || spec.is_copy()) context.ready(weight_);
-}
-
-double ColumnLinear::forward_flops() const {
-  return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
-             static_cast<double>(weight_block_.count()) +
-         std::accumulate(adapters_.begin(), adapters_.end(), 0.0,
-                         [](double sum, const LowRankAdapter& adapter) {
-                           return sum + adapter.forward_flops();
-                         });
 }
 
 }  // namespace trireme

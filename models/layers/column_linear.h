@@ -54,7 +54,6 @@ class ColumnLinear {
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& dy_amax = {}) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
-  [[nodiscard]] double forward_flops() const;
   [[nodiscard]] bool is_adapted() const { return !adapters_.empty(); }
 
  private:

@@ -29,7 +29,6 @@ Convolution::Convolution(Blueprint& blueprint, std::string_view name, const Shap
   if (filter.signals) extents[1] = 1;
   extents.back() = input.back() / filter.groups;
   const Shape shape(extents);
-  taps_ = static_cast<double>(shape.count() / outputs);
   const auto fan_out = static_cast<double>(shape.count() / extents.back());
   const Init he = Init::normal(static_cast<float>(std::sqrt(2.0 / fan_out)));
   weight_ = blueprint.parameter({.name = "weight",
@@ -93,11 +92,6 @@ void Convolution::start_weight(const Context& context, const Tensor& dy, const T
                                          context(workspace_));
       });
   weight_sum_->start(context, weight_);
-}
-
-double Convolution::forward_flops() const {
-  return 2.0 * taps_ * static_cast<double>(output_.count()) /
-         static_cast<double>(windows_->ranks());
 }
 
 }  // namespace trireme

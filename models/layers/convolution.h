@@ -32,8 +32,6 @@ class Convolution {
   // `addend`, if given, is added to dx. dx may be x.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                 const Tensor& addend = {}) const;
-  // This rank's share.
-  [[nodiscard]] double forward_flops() const;
 
  private:
   // The weight's gradient; finish() of its sum reports it.
@@ -41,7 +39,6 @@ class Convolution {
 
   Shape output_;
   ops::ConvolutionOptions options_;
-  double taps_;  // multiply-adds per output element
   ParamId weight_, bias_;
   std::optional<SlabWindows> windows_;
   std::optional<SlabSum> weight_sum_, bias_sum_;

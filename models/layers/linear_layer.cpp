@@ -8,7 +8,7 @@ namespace trireme {
 
 Linear::Linear(Blueprint& blueprint, std::string_view name, std::int64_t inputs,
                std::int64_t outputs, Init init, bool bias, const Shape& samples)
-    : slabs_(blueprint.spatial(), samples), inputs_(inputs), outputs_(outputs) {
+    : slabs_(blueprint.spatial(), samples) {
   const auto scope = blueprint.scope(name);
   weight_ = blueprint.parameter(
       {.name = "weight", .shape = {outputs, inputs}, .init = init, .decay = true, .matrix = true});
@@ -62,11 +62,6 @@ void Linear::backward_weight(const Context& context, const Tensor& dy, const Ten
   if (weight) weight_sum_->start(context, weight_);
   if (bias) bias_sum_->finish(context, bias_);
   if (weight) weight_sum_->finish(context, weight_);
-}
-
-double Linear::forward_flops(std::int64_t rows) const {
-  return 2.0 * static_cast<double>(rows) * static_cast<double>(inputs_) *
-         static_cast<double>(outputs_);
 }
 
 }  // namespace trireme

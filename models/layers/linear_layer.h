@@ -24,8 +24,6 @@ class Linear {
   void backward_input(const Context& context, const Tensor& dx, const Tensor& dy) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
 
-  [[nodiscard]] double forward_flops(std::int64_t rows) const;
-
  private:
   // Calls visit(i, slab of each tensor) for the slabs of the local rows; with what is not cut,
   // once.
@@ -37,7 +35,6 @@ class Linear {
 
   Slabs slabs_;
   std::optional<SlabSum> weight_sum_, bias_sum_;
-  std::int64_t inputs_, outputs_;
   ParamId weight_, bias_;
 };
 

@@ -211,10 +211,4 @@ void LowRankAdapter::backward_weight(const Context& context, const BlockedRows& 
   context.ready(a_id_);
 }
 
-double LowRankAdapter::forward_flops() const {
-  return 2.0 * static_cast<double>(rows_) *
-         (static_cast<double>(a_.count()) * static_cast<double>(column_ ? 1 : blocks_) +
-          static_cast<double>(b_.count()) * static_cast<double>(blocks_));
-}
-
 }  // namespace trireme

@@ -55,7 +55,6 @@ class LowRankAdapter {
   void backward_input(const Context& context, const BlockedRows& dx, const BlockedRows& dy) const;
   // Accumulates and reports both gradients.
   void backward_weight(const Context& context, const BlockedRows& dy, const BlockedRows& x) const;
-  [[nodiscard]] double forward_flops() const;
 
  private:
   // s x A^T and s dy B, (rows, rank), in the workspace.

@@ -102,10 +102,4 @@ void RowLinear::accumulate(const Context& context, const Tensor& dy, const Tenso
   context.ready(weight_);
 }
 
-double RowLinear::forward_flops() const {
-  return 2.0 * static_cast<double>(block_.rows()) * static_cast<double>(blocks_) *
-             static_cast<double>(weight_block_.count()) +
-         (adapter_ ? adapter_->forward_flops() : 0.0);
-}
-
 }  // namespace trireme

@@ -39,7 +39,6 @@ class RowLinear {
   void backward_gelu(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x,
                      const Tensor& pre, const Tensor& dy_amax, const Tensor& dx_amax) const;
   void backward_weight(const Context& context, const Tensor& dy, const Tensor& x) const;
-  [[nodiscard]] double forward_flops() const;
 
  private:
   void multiply(const Context& context, const Tensor& x, const Tensor& weight,

@@ -22,14 +22,12 @@ Sequence& Sequence::convolution(std::string_view name, std::int64_t outputs, std
                                 std::int64_t stride, const FilterOptions& filter) {
   Convolution op(*blueprint_, name, shape_, outputs, window, stride, filter);
   const Shape output = op.output_shape();
-  flops_ += op.forward_flops();
   return append(std::move(op), output);
 }
 
 Sequence& Sequence::transposed(std::string_view name, const Shape& output, std::int64_t window,
                                const TransposedOptions& options) {
   TransposedConvolution op(*blueprint_, name, shape_.back(), output, window, options);
-  flops_ += op.forward_flops();
   return append(std::move(op), output);
 }
 
@@ -48,7 +46,6 @@ Sequence& Sequence::with_skip(std::string_view name, std::string_view skip, std:
   Convolution of_up(*blueprint_, "up", shape_, outputs, 3, 1, filter);
   Convolution of_skip(*blueprint_, "skip", taken.skip.shape, outputs, 3, 1, filter);
   const Shape sum = of_up.output_shape();
-  flops_ += of_up.forward_flops() + of_skip.forward_flops();
   return append(WithSkip{std::move(of_up), std::move(of_skip), taken.id, blueprint_->scratch(sum)},
                 sum);
 }

@@ -38,7 +38,6 @@ class Sequence {
 
   // Of the last op so far.
   [[nodiscard]] const Shape& output_shape() const { return shape_; }
-  [[nodiscard]] double forward_flops() const { return flops_; }
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
   // Overwrites what it kept by its gradients, and dy if the last op is a norm. dx may be x if the
   // first op is a convolution; an empty one skips the input gradient.
@@ -64,7 +63,6 @@ class Sequence {
 
   Blueprint* blueprint_;  // while ops are appended
   Shape shape_;
-  double flops_ = 0;
   std::optional<FieldInput> input_{};  // of_batch
   std::vector<Op> ops_;
   std::vector<Activation> outputs_;  // of all ops but the last
@@ -78,7 +76,6 @@ class SequenceLayer final : public Layer {
   SequenceLayer(Blueprint& blueprint, const std::string& name, const Declare& declare)
       : SequenceLayer(name, declared(blueprint, declare)) {}
 
-  [[nodiscard]] double forward_flops() const override { return sequence_.forward_flops(); }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     sequence_.forward(context, y, x);
   }

@@ -28,12 +28,10 @@ TransposedConvolution::TransposedConvolution(Blueprint& blueprint, std::string_v
                                  .hidden = true});
   if (options.bias) bias_ = blueprint.parameter({.name = "bias", .shape = {output.back()}});
   const Shape input = ops::convolution_output_shape(output, weight, options_);
-  flops_ = 2.0 * static_cast<double>(input.count()) * static_cast<double>(weight.count() / inputs);
   windows_.emplace(
       blueprint, output, input,
       Windows{.window = window, .stride = options_.stride, .padding = options_.padding},
       blueprint.compute(), /*keep=*/false);
-  flops_ /= static_cast<double>(windows_->ranks());
   weight_sum_.emplace(blueprint, weight, windows_->y().cut());
   if (options.bias) bias_sum_.emplace(blueprint, Shape{output.back()}, windows_->x().cut());
   workspace_ = convolution_workspace(blueprint, *windows_, weight, options_);

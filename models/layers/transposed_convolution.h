@@ -31,12 +31,10 @@ class TransposedConvolution {
   void forward(const Context& context, const Tensor& y, const Tensor& x) const;
   // Accumulates and reports the parameter gradients. dx may be x.
   void backward(const Context& context, const Tensor& dx, const Tensor& dy, const Tensor& x) const;
-  [[nodiscard]] double forward_flops() const { return flops_; }
 
  private:
   Shape output_;
   ops::ConvolutionOptions options_;
-  double flops_;
   ParamId weight_, bias_;
   std::optional<SlabWindows> windows_;  // of its input, over the positions of its output
   std::optional<SlabSum> weight_sum_, bias_sum_;

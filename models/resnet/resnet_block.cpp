@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/resnet/resnet_block.h"
 
-#include <numeric>
-
 namespace trireme {
 namespace {
 
@@ -84,13 +82,6 @@ void ResNetBlock::backward(const Context& context, const Tensor& x, const Tensor
   const Tensor dconvolved = context(shortcut_->gradient);
   shortcut_->norm.backward(context, dconvolved, dy, context(shortcut_->convolved));
   shortcut_->convolution.backward(context, dx, dconvolved, x, dx_branch);
-}
-
-double ResNetBlock::forward_flops() const {
-  const double branch = std::accumulate(
-      branch_.begin(), branch_.end(), 0.0,
-      [](double sum, const Unit& unit) { return sum + unit.convolution.forward_flops(); });
-  return branch + (shortcut_ ? shortcut_->convolution.forward_flops() : 0.0);
 }
 
 }  // namespace trireme

@@ -25,7 +25,6 @@ class ResNetBlock final : public Layer {
  public:
   ResNetBlock(Blueprint& blueprint, std::string name, const ResNetBlockOptions& options);
 
-  [[nodiscard]] double forward_flops() const override;
   void add_limits(ModelLimits& limits) const override { limits.convolutions = true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

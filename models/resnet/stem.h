@@ -19,7 +19,6 @@ class ResNetStem final : public Layer {
   ResNetStem(Blueprint& blueprint, const ResNetOptions& options,
              const ops::AugmentOptions& augment);
 
-  [[nodiscard]] double forward_flops() const override { return convolution_.forward_flops(); }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -40,9 +39,6 @@ class ResNetHead final : public Layer {
   ResNetHead(Blueprint& blueprint, const HeadChoice& head, const ops::MixOptions& mix);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override {
-    return linear_.forward_flops(pooled_.shape[0]);
-  }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;

@@ -131,10 +131,7 @@ SlabWindows::Needs SlabWindows::find_needs_of_x(const SpatialSplit& split, const
 
 SlabWindows::SlabWindows(Blueprint& blueprint, const Shape& x, const Shape& y,
                          const Windows& windows, DType dtype, bool keep)
-    : ranks_(blueprint.spatial().rank_count()),
-      x_(blueprint.spatial(), x),
-      y_(blueprint.spatial(), y),
-      padding_(windows.padding) {
+    : x_(blueprint.spatial(), x), y_(blueprint.spatial(), y), padding_(windows.padding) {
   if (!cut()) return;
   const Windows by = x.rank() == 4 ? without_depth(windows) : windows;
   to_y_.emplace(blueprint, x, find_needs_of_y(blueprint.spatial(), by), dtype, keep);

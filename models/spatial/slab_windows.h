@@ -34,8 +34,6 @@ class SlabWindows {
               DType dtype, bool keep);
 
   [[nodiscard]] bool cut() const { return x_.cut() || y_.cut(); }
-  // That share a sample.
-  [[nodiscard]] std::int64_t ranks() const { return ranks_; }
   // Bytes of the workspace that this uses beside an op's.
   [[nodiscard]] std::size_t workspace_end() const { return workspace_end_; }
   [[nodiscard]] const Slabs& x() const { return x_; }
@@ -91,7 +89,6 @@ class SlabWindows {
     }
   }
 
-  std::int64_t ranks_;
   Slabs x_, y_;
   ops::PerAxis padding_;
   std::vector<Shapes> of_y_, of_x_;

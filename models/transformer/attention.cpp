@@ -2,6 +2,7 @@
 #include "models/transformer/attention.h"
 
 #include "models/layers/blocks.h"
+#include "runtime/device/work_log.h"
 #include "runtime/ops/elementwise/elementwise.h"
 
 namespace trireme {
@@ -191,6 +192,7 @@ bool SelfAttention::attend(const Context& context) const {
 }
 
 void SelfAttention::attend_again(const Context& context) const {
+  const RepeatedWork repeated;
   if (head_norms_) prepare(context);
   attend_whole(context);
 }
@@ -205,6 +207,7 @@ int SelfAttention::prepare_backward(const Context& context, bool again) const {
     if (again && head_norms_) prepare(context);
     cut_->begin(context, tensors(context));
   } else if (context.part <= forward_steps) {
+    const RepeatedWork repeated;
     cut_->forward(context, context.part - 1, tensors(context));
   }
   return context.part - 1 - forward_steps;
@@ -274,16 +277,6 @@ void SelfAttention::add_limits(ModelLimits& limits) const {
   limits.positions.value = context_length_;
   limits.attention_heads = options_.heads * blocks_;
   limits.attention_kv_heads = options_.kv_heads * blocks_;
-}
-
-double SelfAttention::forward_flops() const {
-  // Keys per query on average: half of them with a causal mask.
-  const auto length = static_cast<double>(context_length_);
-  const auto window = static_cast<double>(options_.window);
-  double keys = options_.causal ? length / 2 : length;
-  if (window > 0 && window < length) keys = window - window * window / (2 * length);
-  // Scores and weighted values.
-  return qkv_.forward_flops() + 4.0 * static_cast<double>(attended_.shape.count()) * keys;
 }
 
 }  // namespace trireme

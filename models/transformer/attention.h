@@ -55,7 +55,6 @@ class SelfAttention {
                        const Tensor& normed) const;
 
   void add_limits(ModelLimits& limits) const;
-  [[nodiscard]] double forward_flops() const;
 
  private:
   void prepare(const Context& context) const;

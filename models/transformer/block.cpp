@@ -225,8 +225,4 @@ void TransformerBlock::add_limits(ModelLimits& limits) const {
   limits.selective_recompute = true;
 }
 
-double TransformerBlock::forward_flops() const {
-  return attention_.forward_flops() + output_.forward_flops() + mlp_->forward_flops();
-}
-
 }  // namespace trireme

@@ -19,7 +19,6 @@ class TransformerBlock final : public Layer {
  public:
   TransformerBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
 
-  [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool backward_in_place() const override { return true; }
   [[nodiscard]] bool splits_backward() const override { return true; }
   [[nodiscard]] int forward_parts() const override { return attention_.forward_parts(); }

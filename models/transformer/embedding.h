@@ -19,7 +19,6 @@ class Embedding final : public Layer {
  public:
   Embedding(Blueprint& blueprint, const TransformerOptions& options);
 
-  [[nodiscard]] double forward_flops() const override { return 0; }  // a gather
   [[nodiscard]] bool splits_backward() const override { return true; }
   void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;

@@ -20,9 +20,10 @@ class ExpertMlp final : public FeedForward {
     shared.intermediate_name = "model.shared_intermediate";
     const auto scope = blueprint.scope("shared");
     shared_.emplace(blueprint, shared, sum);
-    // Of its products, the first is computed before the rows must have arrived.
+    // Of its products, the first, of two matrices, is computed before the rows must have arrived.
     blueprint.traffic().experts.beside_flops =
-        2.0 / 3 * shared_->forward_flops() * blueprint.tensor().ranks;
+        4.0 * static_cast<double>(blueprint.micro_batch() * blueprint.rows_of(options.context) *
+                                  options.hidden * shared.intermediate);
   }
 
   [[nodiscard]] const Activation& spare() const override { return experts_.spare(); }
@@ -62,9 +63,6 @@ class ExpertMlp final : public FeedForward {
   void add_limits(ModelLimits& limits) const override {
     if (shared_) shared_->add_limits(limits);
     experts_.add_limits(limits);
-  }
-  [[nodiscard]] double forward_flops() const override {
-    return experts_.forward_flops() + (shared_ ? shared_->forward_flops() : 0.0);
   }
 
  private:

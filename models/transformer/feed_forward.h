@@ -37,7 +37,6 @@ class FeedForward {
                                const Tensor& normed) const = 0;
 
   virtual void add_limits(ModelLimits& limits) const = 0;
-  [[nodiscard]] virtual double forward_flops() const = 0;
 
  protected:
   FeedForward() = default;

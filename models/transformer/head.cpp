@@ -3,6 +3,7 @@
 
 #include "models/layers/blocks.h"
 #include "models/transformer/embedding.h"
+#include "runtime/device/work_log.h"
 #include "runtime/ops/loss/cross_entropy_block.h"
 #include "runtime/ops/update/block_sum.h"
 
@@ -114,7 +115,10 @@ void LanguageHead::backward(const Context& context, const Tensor& x, const Tenso
                             const Tensor& /*dy*/, const Tensor& dx) {
   const Tensor dnormed = context(dnormed_);
   tiles_.each(context, [&](const Context& here, const RowRun& tile) {
-    if (!info_.whole) losses(here, tile, /*gradients=*/true);
+    if (!info_.whole) {
+      const RepeatedWork repeated;
+      losses(here, tile, /*gradients=*/true);
+    }
     project_.backward(here, tiles_.of(dnormed, tile), here(info_.logits),
                       tiles_.of(here(normed_), tile));
   });

@@ -16,9 +16,6 @@ class LanguageHead final : public Layer {
   LanguageHead(Blueprint& blueprint, const TransformerOptions& options);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override {
-    return static_cast<double>(tiles_.count()) * project_.forward_flops();
-  }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

@@ -4,6 +4,7 @@
 #include "models/layers/column_linear.h"
 #include "models/layers/row_linear.h"
 #include "models/transformer/feed_forward.h"
+#include "runtime/device/work_log.h"
 
 namespace trireme {
 
@@ -29,16 +30,16 @@ class Mlp final : public FeedForward {
                const Tensor& /*normed*/) const override {
     contract_.forward(context, out, context(activated_), residual, contract_.x_amax(context));
   }
-  void activate_again(const Context& context) const override { activate(context, {}); }
+  void activate_again(const Context& context) const override {
+    const RepeatedWork repeated;
+    activate(context, {});
+  }
   void backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
                 const Tensor& normed, const Tensor& gradient_amax) const override;
   void backward_weight(const Context& context, const Tensor& gradient,
                        const Tensor& normed) const override;
 
   void add_limits(ModelLimits& limits) const override;
-  [[nodiscard]] double forward_flops() const override {
-    return expand_.forward_flops() + contract_.forward_flops();
-  }
 
  private:
   void activate(const Context& context, const Tensor& amax) const;

@@ -116,8 +116,4 @@ void PostNormBlock::add_limits(ModelLimits& limits) const {
   limits.selective_recompute = true;
 }
 
-double PostNormBlock::forward_flops() const {
-  return attention_.forward_flops() + output_.forward_flops() + mlp_->forward_flops();
-}
-
 }  // namespace trireme

@@ -16,7 +16,6 @@ class PostNormBlock final : public Layer {
  public:
   PostNormBlock(Blueprint& blueprint, const TransformerOptions& options, std::int64_t index);
 
-  [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool backward_in_place() const override { return true; }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void add_limits(ModelLimits& limits) const override;

@@ -26,7 +26,10 @@ void TiledMlp::project(const Context& context, const Tensor& out, const Tensor& 
 void TiledMlp::backward(const Context& context, const Tensor& dnormed, const Tensor& gradient,
                         const Tensor& normed, const Tensor& /*gradient_amax*/) const {
   tiles_.each(context, [&](const Context& here, const RowRun& tile) {
-    mlp_.forward(here, tiles_.of(normed, tile), {});
+    {
+      const RepeatedWork repeated;
+      mlp_.forward(here, tiles_.of(normed, tile), {});
+    }
     mlp_.backward(here, tiles_.of(dnormed, tile), tiles_.of(gradient, tile),
                   tiles_.of(normed, tile), {});
   });

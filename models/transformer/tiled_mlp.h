@@ -25,9 +25,6 @@ class TiledMlp final : public FeedForward {
   void backward_weight(const Context& context, const Tensor& gradient,
                        const Tensor& normed) const override;
   void add_limits(ModelLimits& limits) const override { mlp_.add_limits(limits); }
-  [[nodiscard]] double forward_flops() const override {
-    return static_cast<double>(tiles_.count()) * mlp_.forward_flops();
-  }
 
  private:
   [[nodiscard]] static Mlp declare(Blueprint& blueprint, const TransformerOptions& options,

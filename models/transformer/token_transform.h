@@ -14,9 +14,6 @@ class TokenTransform final : public Layer {
   // Declares "transform.weight" (C, C) and "transform.bias".
   TokenTransform(Blueprint& blueprint, const TransformerOptions& options);
 
-  [[nodiscard]] double forward_flops() const override {
-    return linear_.forward_flops(rows_.rows());
-  }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

@@ -152,11 +152,6 @@ void UNetEncoder::add_limits(ModelLimits& limits) const {
   if (!axes_.empty()) limits.axes = axes_;
 }
 
-double UNetEncoder::forward_flops() const {
-  const auto flops = [](const auto& optional) { return optional ? optional->forward_flops() : 0; };
-  return flops(first_) + second_.forward_flops() + flops(down_);
-}
-
 void UNetEncoder::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor between = first_ ? context(between_) : x, result = skip_ ? context.skip(*skip_) : y;
   if (first_) {
@@ -206,11 +201,6 @@ UNetDecoder::UNetDecoder(Blueprint& blueprint, const std::string& name, const UN
       between_(blueprint.keep(output_shape())),
       part_(blueprint.scratch(output_shape())) {}
 
-double UNetDecoder::forward_flops() const {
-  return up_.forward_flops() + of_skip_.forward_flops() + of_up_.forward_flops() +
-         second_.forward_flops();
-}
-
 void UNetDecoder::forward(const Context& context, const Tensor& x, const Tensor& y) {
   const Tensor raised = context(raised_), part = context(part_), between = context(between_);
   const Tensor convolved = context(first_norm_.convolved);
@@ -235,15 +225,13 @@ void UNetDecoder::backward(const Context& context, const Tensor& x, const Tensor
 
 UNetHead::UNetHead(Blueprint& blueprint, const UNetOptions& options, const TrainConfig& train)
     : Layer("head", Shape{}),
-      pixels_(blueprint.input().count() / blueprint.input().back()),
       linear_(blueprint, options.values > 0 ? "output" : "classifier", blueprint.input().back(),
               outputs_of(options),
               Init::uniform(1.0F / std::sqrt(static_cast<float>(blueprint.input().back()))),
               /*bias=*/true, blueprint.input()),
       loss_(make_loss(blueprint, options, train)),
       logits_(blueprint.keep(with_channels(blueprint.input(), outputs_of(options)))),
-      info_(std::visit([&](const auto& loss) { return loss.head(logits_); }, loss_)),
-      ranks_(static_cast<double>(blueprint.spatial().rank_count())) {}
+      info_(std::visit([&](const auto& loss) { return loss.head(logits_); }, loss_)) {}
 
 void UNetHead::forward(const Context& context, const Tensor& x, const Tensor& /*y*/) {
   const Tensor logits = context(logits_);

@@ -39,7 +39,6 @@ class UNetEncoder final : public Layer {
   UNetEncoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
               std::int64_t level);
 
-  [[nodiscard]] double forward_flops() const override;
   void add_limits(ModelLimits& limits) const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
@@ -68,7 +67,6 @@ class UNetDecoder final : public Layer {
   UNetDecoder(Blueprint& blueprint, const std::string& name, const UNetOptions& options,
               std::int64_t level);
 
-  [[nodiscard]] double forward_flops() const override;
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
@@ -90,20 +88,15 @@ class UNetHead final : public Layer {
   UNetHead(Blueprint& blueprint, const UNetOptions& options, const TrainConfig& train);
 
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
-  [[nodiscard]] double forward_flops() const override {
-    return linear_.forward_flops(pixels_) / ranks_;
-  }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,
                 const Tensor& dx) override;
 
  private:
-  std::int64_t pixels_;  // of a micro-batch
   Linear linear_;
   std::variant<PixelLoss, ValueLoss> loss_;
   Activation logits_;
   HeadInfo info_;
-  double ranks_;  // that share a sample
 };
 
 }  // namespace trireme

@@ -114,9 +114,4 @@ void PatchEmbedding::accumulate(const Context& context, const Tensor& dy) const 
   context.ready(weight_);
 }
 
-double PatchEmbedding::forward_flops() const {
-  return 2.0 * static_cast<double>(rows_.rows()) * static_cast<double>(rows_.whole()[2]) *
-         static_cast<double>(patches_.shape.back());
-}
-
 }  // namespace trireme

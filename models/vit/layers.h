@@ -19,7 +19,6 @@ class PatchEmbedding final : public Layer {
   PatchEmbedding(Blueprint& blueprint, const VitOptions& options, const TransformerOptions& block,
                  const ops::AugmentOptions& augment);
 
-  [[nodiscard]] double forward_flops() const override;
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override;
   void backward(const Context& context, const Tensor& x, const Tensor& y, const Tensor& dy,

@@ -22,13 +22,11 @@ std::string_view name_of(WorkKind kind) {
   return "unknown";
 }
 
-WorkLog::WorkLog(bool timed) : timed_(timed) {
-  TRIREME_EXPECTS(current() == nullptr, "a thread keeps one work log at a time");
-  detail::current_work_log = this;
-}
+WorkLog::WorkLog(bool timed)
+    : timed_(timed), outer_(std::exchange(detail::current_work_log, this)) {}
 
 WorkLog::~WorkLog() {
-  detail::current_work_log = nullptr;
+  detail::current_work_log = outer_;
 }
 
 void WorkLog::begin_range(const char* name) {
@@ -51,7 +49,7 @@ void WorkLog::record(std::size_t event, Stream& stream) {
 
 void WorkLog::begin_operation(const char* name, Stream& stream, const Traffic& traffic) {
   if (depth_++ > 0) return;
-  operations_.push_back({name, traffic, range_});
+  operations_.push_back({name, traffic, range_, repeated_});
   if (timed_) record(2 * operations_.size() - 2, stream);
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -17,13 +18,26 @@ namespace trireme {
 class Event;
 class Stream;
 
+// The units that compute an operation's FLOPs.
+enum class WorkRate : std::uint8_t {
+  memory,  // no FLOPs are counted
+  matmul,
+  matmul_fp32,  // whatever the precision, without tensor cores
+  matmul_fp8,
+  attention,
+  convolution
+};
+
 // The bytes that an operation moves between memory and kernels, counting each pass over an operand,
 // and its FLOPs.
 struct Traffic {
+  WorkRate rate = WorkRate::memory;
   double read = 0, written = 0;  // bytes
   double flops = 0;              // of matmuls, attention and convolutions; a multiply-add counts 2
   double smallest = 0;           // dimension of a matmul; for attention the head size
   int kernels = 1;               // launched on a GPU
+  bool of_parameters = false;    // makes gradients of parameters
+  friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 
 enum class WorkKind : std::uint8_t {
@@ -56,13 +70,14 @@ struct WorkOperation {
   std::string name;
   Traffic traffic;
   std::string range;
-  double seconds = 0;  // on its stream (WorkLog::read_times)
+  bool repeated = false;  // by a backward (RepeatedWork)
+  double seconds = 0;     // on its stream (WorkLog::read_times)
 };
 
 class WorkLog {
  public:
-  // Logs its thread's work during its life, on all devices. One at a time. With `timed`, events
-  // surround each operation on its stream.
+  // Logs its thread's work during its life, on all devices; an outer log rests. With `timed`,
+  // events surround each operation on its stream.
   explicit WorkLog(bool timed = false);
   ~WorkLog();
   WorkLog(const WorkLog&) = delete;
@@ -76,6 +91,8 @@ class WorkLog {
   // launches.
   void begin_operation(const char* name, Stream& stream, const Traffic& traffic);
   void end_operation(Stream& stream);
+  // Of operations from now on; returns what it was.
+  bool repeat(bool repeated) { return std::exchange(repeated_, repeated); }
   void note(WorkKind kind, std::string name, double bytes = 0, int kernels = 1);
   void note_kernel(std::string name, const WorkGrid& grid);
 
@@ -94,10 +111,12 @@ class WorkLog {
   void record(std::size_t event, Stream& stream);
 
   const bool timed_;
+  WorkLog* const outer_;
   std::vector<std::unique_ptr<Event>> events_;  // start and end of each operation
   int depth_ = 0;                               // of nested operations
-  std::string range_;                           // open ranges
-  std::vector<std::size_t> lengths_;            // length of range_ before each of them
+  bool repeated_ = false;
+  std::string range_;                 // open ranges
+  std::vector<std::size_t> lengths_;  // length of range_ before each of them
 };
 
 namespace detail {
@@ -106,6 +125,21 @@ inline constinit thread_local WorkLog* current_work_log = nullptr;
 inline WorkLog* WorkLog::current() {
   return detail::current_work_log;
 }
+
+// While one lives, operations repeat those of a forward for its backward.
+class RepeatedWork {
+ public:
+  RepeatedWork() : log_(WorkLog::current()), before_(log_ != nullptr && log_->repeat(true)) {}
+  ~RepeatedWork() {
+    if (log_ != nullptr) log_->repeat(before_);
+  }
+  RepeatedWork(const RepeatedWork&) = delete;
+  RepeatedWork& operator=(const RepeatedWork&) = delete;
+
+ private:
+  WorkLog* log_;
+  bool before_;
+};
 
 // Around an operation; `traffic` is only called while a log exists.
 class OperationScope {

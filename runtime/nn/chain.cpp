@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/device/work_log.h"
 #include "runtime/nn/model.h"
 
 namespace trireme {
@@ -93,7 +94,6 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                          std::size_t offered) {
       const auto specs = params.layout().specs();
       summaries.push_back({.name = made.name(),
-                           .forward_flops = made.forward_flops() * options.tensor.ranks,
                            .output = made.output_shape(),
                            .held = walk.held(),
                            .handed_on = walk.handed_on(),
@@ -106,6 +106,27 @@ std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
   }
   walk.end();
   return summaries;
+}
+
+std::vector<double> forward_flops(const Chain& chain, const BuildOptions& options, Device& device,
+                                  const Batch& batch) {
+  const auto layers = summarize(chain, device.type(), options);
+  const auto stream = device.make_stream(StreamKind::compute);
+  const Buffer rng(device, 2 * sizeof(std::uint64_t), MemoryKind::device);
+  std::vector<double> flops;
+  for (int i = 0; i < static_cast<int>(chain.size()); ++i) {
+    const ChunkSpan span{.first = i, .last = i + 1};
+    const Handover input = i == 0 ? Handover{} : layers[static_cast<std::size_t>(i) - 1].handover();
+    Model alone(device, chain, options, {&span, 1}, {&input, 1}, {}, /*separate_ties=*/true);
+    Context context = alone.context(*stream, batch, options.training);
+    context.rng = rng.view(DType::u64, Shape{2});
+    const WorkLog log;
+    alone.forward(context);
+    flops.push_back(0);
+    for (const WorkOperation& each : log.operations())
+      flops.back() += each.traffic.flops;
+  }
+  return flops;
 }
 
 ModelLimits limits_of(const Chain& chain) {

@@ -308,8 +308,8 @@ struct Context {
   int chunk = 0;                        // which run of layers of the model
   std::ptrdiff_t kept_shift = 0;        // from the declared offsets to this micro-batch's slot
   const TensorGroup* tensor = nullptr;  // never null where parameters are split over ranks
-  // The ranks that share experts out among them, expert_data_ranks times the tensor group's; the
-  // same object if there are as many. Null if there is one.
+  // The ranks that share experts out among them, ExpertBuild::data_ranks times the tensor group;
+  // the same object if there are as many. Null if there is one.
   const TensorGroup* experts = nullptr;
   // The context-parallel ranks; null if there is one.
   const TensorGroup* context_group = nullptr;
@@ -387,8 +387,6 @@ class Layer {
   // Shape of the output, whole with spatial parallelism; rank 0 for a loss head, which has
   // none.
   [[nodiscard]] const Shape& output_shape() const { return output_shape_; }
-  // Multiply-adds count as two. For one micro-batch; backward costs about twice this.
-  [[nodiscard]] virtual double forward_flops() const = 0;
   // True when backward turns dy into dx in the same memory.
   [[nodiscard]] virtual bool backward_in_place() const { return false; }
   // True when the layer honours BuildOptions::split_backward.
@@ -402,6 +400,8 @@ class Layer {
   // Set by a loss head, the last layer of a whole chain.
   [[nodiscard]] virtual const HeadInfo* head() const { return nullptr; }
 
+  // Plans also run both passes on a device that runs nothing (Execution::none), where operations
+  // are counted and memory must not be touched.
   virtual void forward(const Context& context, const Tensor& x, const Tensor& y) = 0;
   // x and y are forward's. dx is overwritten (or turned from dy in place); the first layer gets an
   // empty dx, a head an empty dy. Parameter gradients are accumulated, unless backward is split.

@@ -9,6 +9,7 @@
 #include "runtime/base/environment.h"
 #include "runtime/comm/comm_label.h"
 #include "runtime/device/range.h"
+#include "runtime/device/work_log.h"
 #include "runtime/ops/random/init.h"
 
 namespace trireme {
@@ -364,6 +365,7 @@ void Model::backward(const Context& context) {
       if (chunk.recomputed[i]) {
         Context again = whole;
         again.recomputing = true;
+        const RepeatedWork repeated;
         each_block(again, layer.forward_parts(),
                    [&](const Context& here) { layer.forward(here, x(here), y(here)); });
       }
@@ -438,15 +440,6 @@ const HeadInfo& Model::head() const {
 UnitRange Model::units(int chunk) const {
   const Chunk& part = at(chunk);
   return {part.first_unit, part.first_unit + static_cast<int>(part.layers.size())};
-}
-
-double Model::forward_flops() const {
-  double sum = 0;
-  for (const Chunk& chunk : chunks_) {
-    for (const auto& layer : chunk.layers)
-      sum += layer->forward_flops();
-  }
-  return sum;
 }
 
 }  // namespace trireme

@@ -46,7 +46,7 @@ template <typename L, typename... Args>
 // Facts about every layer before allocation.
 struct LayerSummary {
   std::string name;
-  double forward_flops = 0;    // of one micro-batch, on all tensor ranks together
+  double forward_flops = 0;    // of one micro-batch on all ranks, where forward_flops() is asked
   Shape output{};              // as Layer::output_shape
   std::int64_t held = 0;       // elements of it on each rank
   std::int64_t handed_on = 0;  // elements that a pipeline stage that ends here sends
@@ -60,6 +60,11 @@ struct LayerSummary {
 };
 [[nodiscard]] std::vector<LayerSummary> summarize(const Chain& chain, DeviceType device,
                                                   const BuildOptions& options);
+
+// FLOPs of each layer's forward with `batch`, a multiply-add counting 2: those of its operations on
+// `device`, which runs nothing (device/dry/dry_device.h). Backward costs about twice this.
+[[nodiscard]] std::vector<double> forward_flops(const Chain& chain, const BuildOptions& options,
+                                                Device& device, const Batch& batch);
 
 // The limits that the layers of a chain set on any layout, declared for one sample on one rank.
 // Blocks come first.
@@ -154,8 +159,6 @@ class Model {
   void set_hook(LayerHook* hook) { hook_ = hook; }
   // From now on, training passes of layers are recorded as graphs and replayed.
   void use_layer_graphs() { graphs_ = std::make_unique<LayerGraphs>(device_); }
-  // For the layers held here, per micro-batch.
-  [[nodiscard]] double forward_flops() const;
   [[nodiscard]] ActivationArenas activation_arenas() const {
     return {kept_.bytes(), scratch_.bytes(), workspace_.bytes()};
   }

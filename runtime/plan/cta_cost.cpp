@@ -40,7 +40,6 @@ Hardware beside_messages(Hardware hardware, const MessageCtas& ctas, int stages)
   const int each = ctas_of_message(stages, std::min(ctas.link, channels));
   const double slower = matmul_slowdown(processors, ctas.receives * each, ctas.left);
   hardware.efficiency.matmul /= slower;
-  hardware.counted.matmul /= slower;
   if (ctas.left_to_data) hardware.links.overlap = 1;
   return hardware;
 }

@@ -109,7 +109,7 @@ class Stage {
   double owners_sum_seconds(const GroupSpan& group, double elements, double bytes, bool all) const {
     const double whole = elements * sizeof(float);
     const auto moved = [&](double traffic) {
-      return seconds_of({.bytes = traffic}, input_.precision, hardware_);
+      return seconds_of({.read = traffic}, input_.precision, hardware_);
     };
     double seconds = moved(whole + bytes) + moved(bytes) +
                      seconds_of(Collective::all_to_all, bytes, group, links_);

@@ -77,6 +77,12 @@ class Reader {
   }
 
   [[noreturn]] void unknown(std::string_view section, std::string_view key, int line) const {
+    if (section.empty() && key == "counted") {
+      fail(ExitCode::config,
+           "{}:{}: counted: is no section any more; give its values in efficiency, which holds for "
+           "all layers",
+           name_, line);
+    }
     const auto names = names_in(section);
     const std::string_view near = config::closest(key, names);
     fail(ExitCode::config, "{}:{}: {}{}{}: unknown key; {}", name_, line, section,
@@ -151,16 +157,6 @@ Hardware slice_of(Hardware hardware, const std::string& profile) {
   hardware.price_per_hour /= of_gpu;
   hardware.name += " " + profile;
   return hardware;
-}
-
-Efficiency Hardware::efficiency_of_counted() const {
-  Efficiency all = efficiency;
-  for (const auto member :
-       {&Efficiency::matmul, &Efficiency::attention, &Efficiency::attention_64,
-        &Efficiency::convolution, &Efficiency::memory, &Efficiency::half_dimension}) {
-    if (counted.*member > 0) all.*member = counted.*member;
-  }
-  return all;
 }
 
 Hardware parse_hardware(std::string_view text, const std::string& name) {

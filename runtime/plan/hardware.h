@@ -83,9 +83,6 @@ struct Hardware {
   std::string name;
   DeviceFacts device{};
   Efficiency efficiency{};
-  // For layers with individually counted operations (layer_work.h): there the work that
-  // `efficiency` must cover beside products is counted itself. 0: as in `efficiency`.
-  Efficiency counted{.matmul = 0, .attention = 0, .convolution = 0, .memory = 0};
   Node node{};
   Links links{};
   Reliability reliability{};
@@ -96,7 +93,6 @@ struct Hardware {
   [[nodiscard]] double flops(Precision precision) const {
     return device.peak_flops[static_cast<std::size_t>(precision)];
   }
-  [[nodiscard]] Efficiency efficiency_of_counted() const;
 };
 
 // The machine whose ranks have slices of its GPUs (MIG) instead, by profile: "3g.40gb" has 3 of 7

@@ -56,15 +56,6 @@ std::span<const HardwareField> hardware_fields() {
       {"efficiency", "half_dimension", [](H& h) -> Slot { return &h.efficiency.half_dimension; }, 0,
        65536},
 
-      {"counted", "matmul", [](H& h) -> Slot { return &h.counted.matmul; }, min_share, 1},
-      {"counted", "attention", [](H& h) -> Slot { return &h.counted.attention; }, min_share, 1},
-      {"counted", "attention_64", [](H& h) -> Slot { return &h.counted.attention_64; }, min_share,
-       1},
-      {"counted", "convolution", [](H& h) -> Slot { return &h.counted.convolution; }, min_share, 1},
-      {"counted", "memory", [](H& h) -> Slot { return &h.counted.memory; }, min_share, 1},
-      {"counted", "half_dimension", [](H& h) -> Slot { return &h.counted.half_dimension; },
-       min_share, 65536},
-
       {"node", "ranks", [](H& h) -> Slot { return &h.node.ranks; }, 1, max_ranks, true},
       {"node", "memory_bytes", [](H& h) -> Slot { return &h.node.memory_bytes; }, 0, max_bytes},
       {"node", "cores", [](H& h) -> Slot { return &h.node.cores; }, 0, max_ranks},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seconds of one layer for one micro-batch on one rank. The work is counted (StepInput::work), or
-// derived from its declaration: matrix parameters of shape (out, in) are products of `rows` rows;
-// the remaining flops are attention, or convolution if it has filters. Private to this module.
+// Seconds of one layer for one micro-batch on one rank: its counted work (StepInput::work), and the
+// messages that follow from its declaration. Private to this module.
 #pragma once
 
 #include "runtime/plan/step_time.h"

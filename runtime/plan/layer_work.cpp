@@ -8,20 +8,20 @@
 namespace trireme::plan {
 namespace {
 
-double rate_of(const OperationWork& work, Precision precision, const Hardware& hardware) {
-  const Efficiency efficiency = hardware.efficiency_of_counted();
-  const Precision used = work.rate == Rate::matmul_fp32 ? Precision::fp32 : precision;
-  const double peak = peak_of(used, work.rate == Rate::matmul_fp8, hardware);
+double rate_of(const Traffic& work, Precision precision, const Hardware& hardware) {
+  const Efficiency& efficiency = hardware.efficiency;
+  const Precision used = work.rate == WorkRate::matmul_fp32 ? Precision::fp32 : precision;
+  const double peak = peak_of(used, work.rate == WorkRate::matmul_fp8, hardware);
   switch (work.rate) {
-    case Rate::attention:
+    case WorkRate::attention:
       return peak * efficiency.attention_of(work.smallest);
-    case Rate::convolution:
+    case WorkRate::convolution:
       return peak * efficiency.convolution;
-    case Rate::matmul:
-    case Rate::matmul_fp32:
-    case Rate::matmul_fp8:
+    case WorkRate::matmul:
+    case WorkRate::matmul_fp32:
+    case WorkRate::matmul_fp8:
       return peak * efficiency.matmul_of(work.smallest);
-    case Rate::memory:
+    case WorkRate::memory:
       break;
   }
   return peak;
@@ -37,9 +37,9 @@ double peak_of(Precision precision, bool in_fp8, const Hardware& hardware) {
        name_of(precision));
 }
 
-double seconds_of(const OperationWork& work, Precision precision, const Hardware& hardware) {
+double seconds_of(const Traffic& work, Precision precision, const Hardware& hardware) {
   const double moved =
-      work.bytes / (hardware.device.memory_bandwidth * hardware.efficiency_of_counted().memory);
+      (work.read + work.written) / (hardware.device.memory_bandwidth * hardware.efficiency.memory);
   const double computed = work.flops > 0 ? work.flops / rate_of(work, precision, hardware) : 0;
   return std::max(moved, computed) + work.kernels * hardware.device.launch_seconds;
 }

@@ -105,8 +105,7 @@ class Estimator {
              a.forward_flops == b.forward_flops && a.output == b.output && a.held == b.held &&
              a.handed_on == b.handed_on && a.splits_backward == b.splits_backward &&
              a.kept_bytes == b.kept_bytes && a.skips == b.skips &&
-             same_traffic(a.traffic, b.traffic) &&
-             (input_.work.empty() || input_.work[i - 1] == input_.work[i]);
+             same_traffic(a.traffic, b.traffic) && input_.work[i - 1] == input_.work[i];
     };
     for (std::size_t i = 0; i < count; ++i) {
       const bool block = i > 0 && i + 1 < count;
@@ -251,9 +250,7 @@ class Estimator {
   void add_optimizer() {
     const double bytes = input_.optimizer_bytes * optimizer_elements_ + copy_bytes() +
                          norm_and_clear_bytes * gradient_elements_;
-    const Efficiency reached =
-        input_.work.empty() ? hardware_.efficiency : hardware_.efficiency_of_counted();
-    const double bandwidth = hardware_.device.memory_bandwidth * reached.memory;
+    const double bandwidth = hardware_.device.memory_bandwidth * hardware_.efficiency.memory;
     // All ranks agree on the norm.
     const MeshShape world{.data = input_.mesh.size()};
     const double norm =
@@ -312,7 +309,7 @@ double model_flops(const StepInput& input) {
     reached = reached || trains(layer);
     flops += layer.forward_flops * (reached ? 2 + trained_share(layer) : 1);
   }
-  return flops * input.build.context.blocks * micro_batches_of(input);
+  return flops * micro_batches_of(input);
 }
 
 const Schedule& schedule_of(const StepInput& input, StepMemo& memo) {
@@ -324,8 +321,9 @@ const Schedule& schedule_of(const StepInput& input, StepMemo& memo) {
 }
 
 StepEstimate estimate_step(const StepInput& input, const Hardware& hardware, StepMemo* memo) {
-  TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty(),
-                  "the step has no layers");
+  TRIREME_EXPECTS(!input.layers.empty() && !input.stages.first_layer.empty() &&
+                      input.work.size() == input.layers.size(),
+                  "the step has {} layers, {} with work", input.layers.size(), input.work.size());
   StepMemo alone;
   return Estimator(input, hardware, memo == nullptr ? alone : *memo).estimate();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts the seconds of a training step from declarations alone: layers by a roofline (Williams
-// et al., 2009), messages by alpha and beta (comm_cost.h), the pipeline by simulating its schedule,
-// overlap as in the engine. Pure functions; no device, no communicator.
+// Predicts the seconds of a training step from counts and declarations: layers by a roofline
+// (Williams et al., 2009), messages by alpha and beta (comm_cost.h), the pipeline by simulating its
+// schedule, overlap as in the engine. Pure functions; no device, no communicator.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,6 @@ struct EngineTraits {
   double gathered_bytes = 4;     // per parameter gathered by ZeRO
   bool rounded_gathers = true;   // but matrices in the compute dtype
   double partial_sum_bytes = 4;  // per element of tensor-parallel sums, unless rounded
-  // fp8: operands shared by several products or micro-batches are quantised once; otherwise every
-  // product quantises its operands and result.
-  bool quantises_once = true;
   // The sum of an input gradient overlaps the layer's weight gradient.
   bool hides_input_gradient_sums = true;
   bool hides_gathers = true;  // parameter gathers overlap the forward
@@ -39,17 +36,14 @@ struct EngineTraits {
   bool hides_transfers = true;
   // Fraction of the other tensor-parallel messages that overlaps their products.
   double hidden_tensor_messages = 0;
-  // Memory traffic of element-wise ops, relative to reading and writing operands and results of
-  // products once: 1 with fused kernels, more with separate ops.
-  double elementwise_traffic = 1;
-  // Fraction of a block's products that selective recomputation repeats.
-  double selective_matmuls = 0;
+  // Selective recomputation gathers the inputs of products again.
+  bool repeats_gathers = false;
 };
 
 struct StepInput {
   // The whole chain, per micro-batch, or per block of one (build.context).
   std::vector<LayerSummary> layers;
-  // Each layer's work on one tensor rank. Empty: derived from the declarations.
+  // Each layer's work on one tensor rank, for a micro-batch.
   std::vector<LayerWork> work{};
   // By layer: equal where parameters are declared alike, whatever their names, in all estimates of
   // one memo. Empty: not known.
@@ -69,7 +63,6 @@ struct StepInput {
   double optimizer_bytes = 28;
   std::int64_t items_per_sample = 1;  // tokens of a sequence; 1 for images
   std::int64_t rows_per_sample = 1;   // rows of a product per sample: tokens, or 1
-  std::int64_t head_size = 128;       // of attention, if `work` is empty
   double sample_bytes = 0;            // read from storage by a rank per sample
   EngineTraits engine{};
   MessageCtas ctas{};

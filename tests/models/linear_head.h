@@ -20,7 +20,6 @@ class LinearHead final : public Layer {
         loss_(std::move(loss)) {
     info_ = loss_.head(blueprint.keep(outputs));
   }
-  [[nodiscard]] double forward_flops() const override { return 0; }
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   void forward(const Context& context, const Tensor& x, const Tensor& /*y*/) override {
     linear_.forward(context, context(info_.logits), x);

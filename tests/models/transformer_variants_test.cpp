@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/device/dry/dry_device.h"
 #include "tests/models/model_case.h"
 #include "tests/support/cpu_fixture.h"
 
@@ -363,25 +364,16 @@ TEST_F(TransformerVariants, EvaluationNeitherDropsNorWritesGradients) {
   EXPECT_EQ(test::values_of<float>(first.losses), test::values_of<float>(second.losses));
 }
 
-double flops_of(const TransformerOptions& options, const TensorSplit& tensor = {},
-                bool sequence = false) {
-  ParamStore params(tensor);
-  Blueprint blueprint(params, DeviceType::cpu,
-                      {.micro_batch = 2, .tensor = tensor, .sums = {.sequence = sequence}});
+double flops_of(const TransformerOptions& options) {
+  const auto dry = make_dry_device(DeviceType::cpu);
+  const Buffer memory(*dry, 2 * 12 * sizeof(std::int32_t), MemoryKind::device);
+  const Tensor tokens = memory.view(DType::i32, Shape{2, 12}), ids = memory.view(DType::i64, {2});
   double sum = 0;
-  for (const ChainLayer& layer : transformer_chain(options))
-    sum += layer.make(blueprint)->forward_flops();
+  for (const double flops :
+       forward_flops(transformer_chain(options), {.micro_batch = 2, .training = true}, *dry,
+                     {.inputs = tokens, .targets = tokens, .sample_ids = ids, .epochs = ids}))
+    sum += flops;
   return sum;
-}
-
-TEST(TransformerFlops, AreTheShareOfASplitRank) {
-  for (const TransformerOptions& options : {small_gpt, small_llama}) {
-    const double whole = flops_of(options);
-
-    EXPECT_EQ(flops_of(options, {.ranks = 1, .rank = 0, .blocks = 4}), whole);
-    EXPECT_EQ(flops_of(options, {.ranks = 4, .rank = 1, .blocks = 4}), whole / 4);
-    EXPECT_EQ(flops_of(options, {.ranks = 2, .rank = 1, .blocks = 4}, true), whole / 2);
-  }
 }
 
 // Two for each weight and token, and scores and values of the keys that are seen.
@@ -392,9 +384,9 @@ TEST(TransformerFlops, CountGroupedQueriesGatesAndTheWindow) {
       2 * (hidden * (queries + 2 * keys) + queries * hidden + 3 * wide * hidden) + 64 * hidden;
   const auto attention = [&](double seen) { return 2 * tokens * 4 * queries * seen; };
 
-  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(7 - 49.0 / 24));
+  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention((28 + 5 * 7) / 12.0));
   options.window = 0;
-  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(6));
+  EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(6.5));
   options.causal = false;
   EXPECT_DOUBLE_EQ(flops_of(options), 2 * tokens * weights + attention(12));
 }

@@ -29,7 +29,6 @@ class Scale final : public Layer {
     parameter_ =
         blueprint.parameter({.name = "factor", .shape = {1}, .init = Init::constant(factor)});
   }
-  [[nodiscard]] double forward_flops() const override { return 4; }
   [[nodiscard]] bool backward_in_place() const override { return in_place_; }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
@@ -73,7 +72,6 @@ class Scale final : public Layer {
 class SumHead final : public Layer {
  public:
   SumHead() : Layer("head", Shape{}) {}
-  [[nodiscard]] double forward_flops() const override { return 0; }
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   [[nodiscard]] bool splits_backward() const override { return true; }
   void forward(const Context& context, const Tensor& x, const Tensor&) override {
@@ -136,7 +134,6 @@ TEST_F(ModelTest, GivesLayersTheirScopeNames) {
   Model model(*device_, chain_of(false), training);
 
   EXPECT_EQ(model.params().layout().specs()[1].name, "layer1.factor");
-  EXPECT_EQ(model.forward_flops(), 12);
 }
 
 TEST_F(ModelTest, SummarizesEachLayerAlone) {
@@ -144,7 +141,6 @@ TEST_F(ModelTest, SummarizesEachLayerAlone) {
 
   ASSERT_EQ(layers.size(), 4U);
   EXPECT_EQ(layers[1].name, "scale");
-  EXPECT_EQ(layers[1].forward_flops, 4);
   EXPECT_EQ(layers[1].output, Shape{4});
   ASSERT_EQ(layers[1].params.size(), 1U);
   EXPECT_EQ(layers[1].params[0].name, "layer1.factor");
@@ -247,7 +243,6 @@ class Careless final : public Layer {
         x_(blueprint.keep({4})) {
     parameter_ = blueprint.parameter({.name = "factor", .shape = {1}, .init = Init::constant(2)});
   }
-  [[nodiscard]] double forward_flops() const override { return 4; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     std::copy_n(x.as<float>(), 4, context(scratch_).as<float>());
     const auto count = [&](Mistake leaves) { return calls_ > 0 && mistake_ == leaves ? 3 : 4; };
@@ -376,7 +371,6 @@ TEST_F(ModelTest, PassesTheRunningAndNextLayerToTheHook) {
 class Copy final : public Layer {
  public:
   Copy() : Layer("copy", Shape{4}) {}
-  [[nodiscard]] double forward_flops() const override { return 0; }
   void forward(const Context&, const Tensor& x, const Tensor& y) override {
     std::copy_n(x.as<float>(), 4, y.as<float>());
   }

@@ -28,7 +28,6 @@ class Node final : public Layer {
       offers_.push_back(blueprint.offer(name, Shape{3}));
     (void)blueprint.parameter({.name = "unused", .shape = {1}});
   }
-  [[nodiscard]] double forward_flops() const override { return 3; }
   [[nodiscard]] bool backward_in_place() const override { return in_place_; }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     for (int i = 0; i < 3; ++i) {
@@ -63,7 +62,6 @@ class Node final : public Layer {
 class Head final : public Layer {
  public:
   Head() : Layer("head", Shape{}) {}
-  [[nodiscard]] double forward_flops() const override { return 0; }
   [[nodiscard]] const HeadInfo* head() const override { return &info_; }
   void forward(const Context& context, const Tensor& x, const Tensor&) override {
     std::copy_n(x.as<float>(), 3, context.losses.as<float>());

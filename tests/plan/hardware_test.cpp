@@ -99,19 +99,23 @@ TEST(Efficiency, OfAttentionIsMixedBetweenHeadsOf64AndOf128) {
   EXPECT_EQ(mixed.attention_of(256), 0.5);
 }
 
-TEST(OperationWork, TakesTheLongerOfItsBytesAndItsFlopsAndALaunch) {
+TEST(Traffic, TakesTheLongerOfItsBytesAndItsFlopsAndALaunch) {
   Hardware hardware;
   hardware.device.memory_bandwidth = 100;
   hardware.device.launch_seconds = 1;
   hardware.device.peak_flops[static_cast<std::size_t>(Precision::bf16)] = 1000;
   hardware.efficiency = {.matmul = 0.5, .memory = 0.5, .half_dimension = 4};
 
-  const auto seconds = [&](const OperationWork& work) {
+  const auto seconds = [&](const Traffic& work) {
     return seconds_of(work, Precision::bf16, hardware);
   };
-  EXPECT_EQ(seconds({.bytes = 200}), 4 + 1);
-  EXPECT_EQ(seconds({.rate = Rate::matmul, .bytes = 200, .flops = 500, .smallest = 4}), 4 + 1);
-  EXPECT_EQ(seconds({.rate = Rate::matmul, .bytes = 200, .flops = 5000, .smallest = 4}), 20 + 1);
+  EXPECT_EQ(seconds({.read = 150, .written = 50}), 4 + 1);
+  EXPECT_EQ(
+      seconds({.rate = WorkRate::matmul, .read = 150, .written = 50, .flops = 500, .smallest = 4}),
+      4 + 1);
+  EXPECT_EQ(
+      seconds({.rate = WorkRate::matmul, .read = 150, .written = 50, .flops = 5000, .smallest = 4}),
+      20 + 1);
   EXPECT_THROW(static_cast<void>(seconds_of({.flops = 1}, Precision::fp8, {})), Error);
 }
 
@@ -121,6 +125,9 @@ TEST(HardwareFiles, RefuseAnUnknownKeyWithItsLineAndTheNearestOne) {
                     HasSubstr("did you mean matmul?")));
   EXPECT_THAT(message_of(file_with("node:", "nodes:")),
               AllOf(HasSubstr("a.yaml:12: nodes: unknown key"), HasSubstr("node")));
+  EXPECT_THAT(
+      message_of(file_with("node:", "counted:\n  matmul: 0.5\nnode:")),
+      HasSubstr("a.yaml:12: counted: is no section any more; give its values in efficiency"));
 }
 
 TEST(HardwareFiles, RefuseValuesOutOfRangeOrOfTheWrongType) {

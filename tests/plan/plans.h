@@ -2,7 +2,7 @@
 // Steps and hardware that the tests of the planner share.
 #pragma once
 
-#include "tests/plan/transformer_layers.h"
+#include "tests/plan/transformer_work.h"
 
 namespace trireme::plan::test {
 
@@ -17,6 +17,7 @@ struct PlanShape {
   bool sequence = false;
   Recompute recompute = Recompute::none;
   Precision precision = Precision::fp32;
+  SystemTraits engine{};
 };
 
 inline StepInput plan_input(const PlanShape& shape) {
@@ -40,7 +41,9 @@ inline StepInput plan_input(const PlanShape& shape) {
   input.precision = shape.precision;
   input.zero = shape.zero;
   input.separate_ties = shape.mesh.pipeline > 1 || shape.zero >= 2;
-  input.head_size = shape.model.hidden / shape.model.heads;
+  input.engine = shape.engine;
+  for (const LayerSummary& layer : input.layers)
+    input.work.push_back(work_of(layer, shape.model, input.build, shape.precision, shape.engine));
   input.items_per_sample = input.rows_per_sample = shape.model.context;
   return input;
 }

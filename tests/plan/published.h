@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/step_time.h"
-#include "tests/plan/transformer_layers.h"
+#include "tests/plan/transformer_work.h"
 
 namespace trireme::plan::test {
 
@@ -27,7 +26,7 @@ enum class Use : std::uint8_t {
 struct System {
   const char* name;
   const char* hardware;  // configs/hardware/NAME.yaml
-  EngineTraits engine{};
+  SystemTraits engine{};
   bool overlapped_reducer = true;
 };
 
@@ -49,16 +48,15 @@ struct Row {
 // Prints a line of a Markdown table per row; fails if an error exceeds its use's limit.
 void compare(const System& system, const std::vector<Row>& rows);
 
-// Gradients are reduced in fp32, everything else travels in bf16.
-inline constexpr EngineTraits bf16_messages{
-    .gathered_bytes = 2, .rounded_gathers = false, .partial_sum_bytes = 2, .quantises_once = false};
-
 // Number of passes of element-wise ops through memory, by the engine's fusion: everything between
 // two products; bias with GELU and with dropout and residual (Megatron-LM's defaults); nothing.
 inline constexpr double fused_traffic = 1, partly_fused_traffic = 2, eager_traffic = 3;
 
-constexpr EngineTraits with_traffic(double elementwise_traffic) {
-  EngineTraits traits = bf16_messages;
+// Gradients are reduced in fp32, everything else travels in bf16.
+constexpr SystemTraits with_traffic(double elementwise_traffic) {
+  SystemTraits traits;
+  traits.gathered_bytes = traits.partial_sum_bytes = 2;
+  traits.rounded_gathers = false;
   traits.elementwise_traffic = elementwise_traffic;
   return traits;
 }

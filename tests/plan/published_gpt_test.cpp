@@ -119,7 +119,7 @@ Row llm_c_row(const char* label, std::int64_t layers, std::int64_t hidden, int m
 // train_gpt2.cu: bf16 gradients are reduced during backward, parameters gathered without overlap;
 // kernels fuse everything between two products.
 System llm_c(const char* hardware) {
-  EngineTraits traits = with_traffic(fused_traffic);
+  SystemTraits traits = with_traffic(fused_traffic);
   traits.gradient_bytes = 2;
   traits.hides_gathers = false;
   return {"llm.c", hardware, traits};

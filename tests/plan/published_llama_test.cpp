@@ -81,9 +81,10 @@ TEST(Published, InterruptionsOfLlamaThree) {
 }
 
 // Keeps every second product, and attention (parallelize_llama.py: "every second mm").
-EngineTraits torchtitan(double elementwise_traffic) {
-  EngineTraits traits = with_traffic(elementwise_traffic);
+SystemTraits torchtitan(double elementwise_traffic) {
+  SystemTraits traits = with_traffic(elementwise_traffic);
   traits.selective_matmuls = 0.5;
+  traits.repeats_gathers = true;
   return traits;
 }
 
@@ -138,9 +139,9 @@ TEST(Published, TorchtitanWithTensorParallelismOnH100) {
     }
     return rows;
   };
-  EngineTraits traits = torchtitan(fused_traffic);
+  SystemTraits traits = torchtitan(fused_traffic);
   traits.hides_input_gradient_sums = false;
-  EngineTraits in_pieces = traits;
+  SystemTraits in_pieces = traits;
   in_pieces.hidden_tensor_messages = sent_in_pieces;
 
   const System plain{"torchtitan compiled, TP", "h100_500w", traits};

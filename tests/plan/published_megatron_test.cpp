@@ -65,7 +65,7 @@ std::vector<Row> megatron_core_rows() {
 // The same README: gradients, parameters, tensor- and pipeline-parallel messages travel beside
 // computation (--overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap).
 TEST(Published, MegatronCoreOnH100) {
-  EngineTraits traits = with_traffic(partly_fused_traffic);
+  SystemTraits traits = with_traffic(partly_fused_traffic);
   traits.hidden_tensor_messages = sent_in_pieces;
   compare({"Megatron-Core 0.8", "h100", traits}, megatron_core_rows());
 }
@@ -74,7 +74,7 @@ TEST(Published, MegatronCoreOnH100) {
 // built on the same year's): sums of input gradients overlap with weight gradients, nothing else
 // overlaps (arguments.py has no --overlap-grad-reduce).
 System megatron_lm(const char* name) {
-  EngineTraits traits = with_traffic(partly_fused_traffic);
+  SystemTraits traits = with_traffic(partly_fused_traffic);
   traits.hides_gathers = traits.hides_transfers = false;
   return {name, "a100", traits, false};
 }
@@ -82,7 +82,7 @@ System megatron_lm(const char* name) {
 // MegaScale, section 3: parallel attention and MLP, fused LayerNorm and GELU, tensor-parallel
 // messages in pieces beside the products, overlapped data- and pipeline-parallel ones.
 System megascale() {
-  EngineTraits traits = with_traffic(fused_traffic);
+  SystemTraits traits = with_traffic(fused_traffic);
   traits.hidden_tensor_messages = sent_in_pieces;
   return {"MegaScale", "a100", traits};
 }

@@ -41,6 +41,7 @@ StepInput equal_stages(const ScheduleShape& schedule) {
   StepInput input = plan_input(shape);
   const std::vector<LayerSummary> blocks(static_cast<std::size_t>(virtual_stages(schedule)),
                                          input.layers[1]);
+  input.work.assign(blocks.size(), input.work[1]);
   input.layers = blocks;
   input.stages = plan_stages(input.layers, schedule);
   return input;
@@ -98,6 +99,7 @@ TEST(StepTime, BubbleOfEqualStagesIsTheSchedules) {
     alone.mesh = {};
     alone.schedule = {.stages = 1, .micro_batches = 1};
     alone.layers = {block};
+    alone.work.resize(1);
     alone.stages = plan_stages(alone.layers, alone.schedule);
     const StepEstimate one = estimate_step(alone, hardware);
     // Products alone: both halves of the backward are alike, but for attention.
@@ -238,10 +240,17 @@ StepInput with_context(const PlanShape& shape, int ranks, int blocks) {
   input.mesh.context = ranks;
   input.build.context = {.ranks = ranks, .blocks = blocks, .positions = 256};
   for (LayerSummary& layer : input.layers) {
-    layer.forward_flops /= blocks;
     layer.held /= blocks;
     layer.handed_on /= blocks;
     if (layer.name.starts_with("blocks")) layer.traffic.context = of_keys;
+  }
+  for (LayerWork& layer : input.work) {
+    for (auto* const part : {&layer.forward, &layer.backward_input, &layer.backward_weight}) {
+      const auto block = scaled(*part, 1.0 / blocks);
+      part->clear();
+      for (int i = 0; i < input.build.context.local(); ++i)
+        part->insert(part->end(), block.begin(), block.end());
+    }
   }
   return input;
 }
@@ -435,29 +444,6 @@ TEST(StepTime, OwnersThatSumGradientsIn16BitsAreFasterThanRingsWithinADomainOnly
 
   EXPECT_LT(exposed(8, true), 0.9 * exposed(8, false));
   EXPECT_GT(exposed(16, true), 1.5 * exposed(16, false));
-}
-
-TEST(StepTime, QuantisingOnceCostsLess) {
-  StepInput input = plan_input({.model = small, .micro_batches = 8, .precision = Precision::fp8});
-  const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
-  const double once = seconds();
-  input.build.fp8.keeps_weights = true;
-  const double kept = seconds();
-  input.engine.quantises_once = false;
-  const double each = seconds();
-
-  EXPECT_LT(kept, once);
-  EXPECT_LT(once, each);
-}
-
-TEST(StepTime, ScalesOfBlocksAreBytes) {
-  StepInput input = plan_input({.model = small, .precision = Precision::fp8});
-  const auto seconds = [&] { return estimate_step(input, hardware_file("h100")).total; };
-  const double whole = seconds();
-  input.build.fp8.recipe = Fp8Recipe::blockwise;
-
-  EXPECT_GT(seconds(), whole);
-  EXPECT_LT(seconds(), 1.05 * whole);
 }
 
 TEST(StepTime, WaitsForStorageThatIsTooSlow) {

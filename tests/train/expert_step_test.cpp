@@ -32,9 +32,6 @@ class Scales final : public Layer {
     xs_ = blueprint.scratch({all}, DType::f32);
     dys_ = blueprint.scratch({all}, DType::f32);
   }
-  [[nodiscard]] double forward_flops() const override {
-    return 2.0 * static_cast<double>(output_shape().count());
-  }
   void forward(const Context& context, const Tensor& x, const Tensor& y) override {
     scale(context, x, y);
   }

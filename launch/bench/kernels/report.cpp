@@ -132,10 +132,9 @@ double roofline_seconds(const OperationCount& operation, Precision precision,
                         const plan::Hardware& hardware) {
   double seconds = 0;
   for (const Traffic& each : operation.single)
-    seconds += plan::seconds_of(work_of(operation.name, each), precision, hardware);
+    seconds += plan::seconds_of(each, precision, hardware);
   if (operation.single.empty())  // copies and fills
-    seconds = plan::seconds_of({.bytes = operation.traffic.read + operation.traffic.written},
-                               precision, hardware);
+    seconds = plan::seconds_of(operation.traffic, precision, hardware);
   return seconds;
 }
 

@@ -107,7 +107,7 @@ void calibrate(plan::Hardware& hardware, std::span<const TimedModel> models,
                const MatmulRates& matmuls, double launch) {
   const Target small(models.front()), large(models.back());
   hardware.device.launch_seconds = launch;
-  hardware.counted = plan::Hardware{}.counted;  // the values below are measured for all layers
+  hardware.efficiency.attention_64 = 0;
   hardware.efficiency.half_dimension = matmuls.half_dimension;
   double& peak = peak_of(hardware, large);
   peak = matmuls.flops;

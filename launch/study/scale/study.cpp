@@ -199,7 +199,7 @@ struct LayerFlops {
 
 LayerFlops flops_of(const LayerSummary& layer, const plan::StepInput& input) {
   const auto rows = static_cast<double>(input.build.micro_batch * input.rows_per_sample);
-  LayerFlops flops{.all = layer.forward_flops * input.build.context.blocks};
+  LayerFlops flops{.all = layer.forward_flops};
   if (layer.forward_flops == 0) return flops;  // an embedding table
   for (const ParamSpec& spec : layer.params) {
     if (!spec.matrix || spec.shape.rank() != 2) continue;
@@ -310,7 +310,7 @@ Study plan_study(const StudyOptions& options) {
 
 PointWork work_of(const Config& config) {
   const PlannedStep planned = planned_step(config);
-  const plan::StepInput input = StepPlanner(false).input(config);
+  const plan::StepInput input = StepPlanner().declared(config);
   const auto micro_batches = static_cast<double>(config.train.global_batch) /
                              static_cast<double>(config.train.micro_batch);
   PointWork work{

@@ -74,7 +74,7 @@ Passes forward_passes(const Tensor& out, const Tensor& lse, const Tensor& qkv,
       .reads_if(joins, out, lse)
       .writes_if(joins, out, lse)
       .kernels(1 + offset_kernels(qkv, options) + (joins ? 1 : 0))
-      .flops(forward_flops(sizes), sizes.size);
+      .flops(WorkRate::attention, forward_flops(sizes), sizes.size);
 }
 
 // Backward recomputes scores, then does four products for forward's two. In f32 our own kernels:
@@ -87,7 +87,7 @@ Passes backward_passes(const Tensor& dqkv, const Tensor& dout, const Tensor& out
   Passes passes =
       reads(dout, out, qkv, dout, lse)
           .writes(dqkv)
-          .flops(2.5 * forward_flops(sizes), sizes.size)
+          .flops(WorkRate::attention, 2.5 * forward_flops(sizes), sizes.size)
           .reads_if(!dsinks.empty(), lse, options.sinks)
           .reads_if(again, dout, out)
           .updates(dsinks)

@@ -68,7 +68,7 @@ Passes forward_passes(const Tensor& qkv, const AttentionSizes& sizes) {
   return Passes()
       .bytes(part.queries + 2 * part.keys + part.starts + part.sinks, part.queries + part.lse)
       .kernels(has_plans(qkv.dtype, sizes) ? 2 + (sizes.sinks != nullptr ? 1 : 0) : 1)
-      .flops(forward_flops(sizes), sizes.size);
+      .flops(WorkRate::attention, forward_flops(sizes), sizes.size);
 }
 
 // As in attention_backward: row sums, then a pass for keys and values and one for queries.
@@ -78,7 +78,7 @@ Passes backward_passes(const Tensor& qkv, const AttentionSizes& sizes, bool sink
   return Passes()
       .bytes(2 * part.queries + 2 * pass + 2 * part.key_sums, part.queries + 2 * part.key_sums)
       .bytes(sinks ? part.lse + 2 * part.sinks : 0, sinks ? part.sinks : 0)
-      .flops(2.5 * forward_flops(sizes), sizes.size)
+      .flops(WorkRate::attention, 2.5 * forward_flops(sizes), sizes.size)
       .kernels(has_plans(qkv.dtype, sizes) ? 5 + (sinks ? 2 : 0) : 3 + (sinks ? 1 : 0));
 }
 

@@ -54,7 +54,9 @@ class Passes {
     total_.written += written;
     return std::move(*this);
   }
-  Passes&& multiplies(std::int64_t m, std::int64_t n, std::int64_t k) && {
+  Passes&& multiplies(std::int64_t m, std::int64_t n, std::int64_t k,
+                      WorkRate rate = WorkRate::matmul) && {
+    total_.rate = rate;
     total_.flops += 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     total_.smallest = static_cast<double>(std::min({m, n, k}));
     return std::move(*this);
@@ -75,9 +77,15 @@ class Passes {
     return std::move(*this);
   }
   // `smallest`: for attention the head size.
-  Passes&& flops(double flops, std::int64_t smallest = 0) && {
+  Passes&& flops(WorkRate rate, double flops, std::int64_t smallest = 0) && {
+    total_.rate = rate;
     total_.flops += flops;
     total_.smallest = static_cast<double>(smallest);
+    return std::move(*this);
+  }
+  // In a backward: what makes gradients of parameters, for which no earlier layer waits.
+  Passes&& of_parameters() && {
+    total_.of_parameters = true;
     return std::move(*this);
   }
   [[nodiscard]] const Traffic& total() const { return total_; }

@@ -102,7 +102,8 @@ void convolution_forward(Stream& stream, const Tensor& y, const Tensor& x, const
   check.disjoint("workspace", workspace, "y", y);
   check.disjoint("workspace", workspace, "x", x);
   check_workspace(check, stream, workspace, x.dtype, x.shape, w.shape, options);
-  TRIREME_DISPATCH(stream, convolution_forward, reads(x, w).writes(y).flops(flops(y, w)), y, x, w,
+  TRIREME_DISPATCH(stream, convolution_forward,
+                   reads(x, w).writes(y).flops(WorkRate::convolution, flops(y, w)), y, x, w,
                    options, workspace);
 }
 
@@ -130,7 +131,7 @@ void convolution_backward_input(Stream& stream, const Tensor& dx, const Tensor& 
                        .reads_if(adds, dx)
                        .writes(dx)
                        .writes_if(adds, dx)
-                       .flops(flops(dy, w))
+                       .flops(WorkRate::convolution, flops(dy, w))
                        .kernels(adds && !stream.policy().fused_epilogues ? 2 : 1),
                    dx, dy, w, options, workspace, addend);
 }
@@ -150,7 +151,8 @@ void convolution_backward_weight(Stream& stream, const Tensor& dw, const Tensor&
   TRIREME_DISPATCH(stream, convolution_backward_weight,
                    reads(dy, x)
                        .updates(dw, dw)
-                       .flops(flops(dy, dw))
+                       .flops(WorkRate::convolution, flops(dy, dw))
+                       .of_parameters()
                        .kernels(stream.policy().fused_epilogues ? 1 : 2),
                    dw, dy, x, options, workspace);
 }

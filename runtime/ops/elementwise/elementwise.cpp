@@ -89,7 +89,7 @@ void column_sums(Stream& stream, const Tensor& db, const Tensor& dy) {
                   dy.shape.to_string());
   check.is("db", db, DType::f32, Shape{dy.shape.back()});
   check.disjoint("db", db, "dy", dy);
-  TRIREME_DISPATCH(stream, column_sums, reads(dy).updates(db), db, dy);
+  TRIREME_DISPATCH(stream, column_sums, reads(dy).updates(db).of_parameters(), db, dy);
 }
 
 }  // namespace trireme::ops

@@ -89,7 +89,8 @@ void grouped_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
                    reads(offsets)
                        .bytes(share * static_cast<double>(dy.bytes() + x.bytes()), 0)
                        .updates(dw, db)
-                       .multiplies_groups(count, rows, dw.shape[1], dw.shape[2]),
+                       .multiplies_groups(count, rows, dw.shape[1], dw.shape[2])
+                       .of_parameters(),
                    dw, db, dy, x, offsets, first, count, f32);
 }
 

@@ -58,7 +58,9 @@ void router_logits(Stream& stream, const Tensor& logits, const Tensor& x, const 
   check_linear(check, "logits", logits, "x", x, "w", w);
   if (!bias.empty()) check.is("bias", bias, DType::f32, Shape{w.shape[0]});
   TRIREME_DISPATCH(stream, router_logits,
-                   reads(x, w, bias).writes(logits).multiplies(x.shape[0], w.shape[0], w.shape[1]),
+                   reads(x, w, bias)
+                       .writes(logits)
+                       .multiplies(x.shape[0], w.shape[0], w.shape[1], WorkRate::matmul_fp32),
                    logits, x, w, bias);
 }
 
@@ -66,7 +68,9 @@ void router_backward_input(Stream& stream, const Tensor& dx, const Tensor& dlogi
                            const Tensor& w) {
   check_linear(Operands("router_backward_input"), "dlogits", dlogits, "dx", dx, "w", w);
   TRIREME_DISPATCH(stream, router_backward_input,
-                   reads(dlogits, w).updates(dx).multiplies(dx.shape[0], w.shape[0], w.shape[1]),
+                   reads(dlogits, w)
+                       .updates(dx)
+                       .multiplies(dx.shape[0], w.shape[0], w.shape[1], WorkRate::matmul_fp32),
                    dx, dlogits, w);
 }
 
@@ -79,10 +83,12 @@ void router_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db,
     check.disjoint("db", db, "dw", dw);
     check.disjoint("db", db, "dlogits", dlogits);
   }
-  TRIREME_DISPATCH(
-      stream, router_backward_weight,
-      reads(dlogits, x).updates(dw, db).multiplies(x.shape[0], dw.shape[0], dw.shape[1]), dw, db,
-      dlogits, x);
+  TRIREME_DISPATCH(stream, router_backward_weight,
+                   reads(dlogits, x)
+                       .updates(dw, db)
+                       .multiplies(x.shape[0], dw.shape[0], dw.shape[1], WorkRate::matmul_fp32)
+                       .of_parameters(),
+                   dw, db, dlogits, x);
 }
 
 void route(Stream& stream, const Tensor& slots, const Tensor& weights, const Tensor& logits,

@@ -113,13 +113,14 @@ void linear_fp8(Stream& stream, const Tensor& y, const Fp8Matrix& a, const Fp8Ma
     check.count("residual", residual, y.count());
     check.same_or_disjoint("residual", residual, "y", y);
   }
-  TRIREME_DISPATCH(stream, linear_fp8,
-                   reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
-                       .writes(y)
-                       .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back())
-                       // One more to round an f32 bias, or to add it to an f32 result.
-                       .kernels(bias.empty() || bias.dtype != DType::f32 ? 1 : 2),
-                   y, a, b, bias, residual);
+  TRIREME_DISPATCH(
+      stream, linear_fp8,
+      reads(a.codes, a.scale, b.codes, b.scale, bias, residual)
+          .writes(y)
+          .multiplies(y.shape.rows(), y.shape.back(), a.codes.shape.back(), WorkRate::matmul_fp8)
+          // One more to round an f32 bias, or to add it to an f32 result.
+          .kernels(bias.empty() || bias.dtype != DType::f32 ? 1 : 2),
+      y, a, b, bias, residual);
 }
 
 }  // namespace trireme::ops

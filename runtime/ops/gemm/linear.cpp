@@ -126,6 +126,7 @@ void linear_backward_weight(Stream& stream, const Tensor& dw, const Tensor& db, 
                        .updates(dw, db)
                        .reads_if(!db.empty() && !stream.policy().fused_epilogues, dy)
                        .multiplies(dy.shape.rows(), dw.shape[0], dw.shape[1])
+                       .of_parameters()
                        .kernels(db.empty() ? 1 : 2),
                    dw, db, dy, x);
 }

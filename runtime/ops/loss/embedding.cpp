@@ -103,7 +103,7 @@ Passes gradient_passes(const Tensor& d_tokens, const Tensor& d_positions, const 
     passes = std::move(passes).reads(dy).bytes(rows, rows);
     ++kernels;
   }
-  return std::move(passes).kernels(kernels);
+  return std::move(passes).kernels(kernels).of_parameters();
 }
 
 }  // namespace

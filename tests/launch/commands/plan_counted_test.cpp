@@ -77,9 +77,27 @@ TEST(CountedPlan, PaysForEveryKernelThatIsLaunched) {
   EXPECT_NEAR(launches, 329, 20);
 }
 
+TEST(CountedPlan, FlopsOfAStepDependOnNoLayout) {
+  const auto flops = [](int ranks, std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"train.global_batch=8", "device.type=cpu"});
+    Provenance where;
+    const Config config =
+        resolve_config(load_config(TRIREME_CONFIGS "/llama_tiny.yaml", settings, &where),
+                       planned_environment(ranks), &where);
+    return plan::model_flops(StepPlanner().declared(config));
+  };
+
+  const double alone = flops(1, {"train.micro_batch=4"});
+
+  EXPECT_GT(alone, 0);
+  for (const char* const layout :
+       {"parallel.data=2", "parallel.tensor=2", "parallel.pipeline=2", "parallel.context=2"})
+    EXPECT_EQ(flops(2, {layout, "train.micro_batch=2", "train.recompute=full"}), alone) << layout;
+}
+
 TEST(CountedPlan, HeadsOf64TakeTheirOwnRateOfAttention) {
   plan::Hardware same = h100();
-  same.counted.attention_64 = same.counted.attention;
+  same.efficiency.attention_64 = same.efficiency.attention;
   const std::vector<std::string> settings{"train.micro_batch=8", "train.global_batch=8"};
 
   EXPECT_LT(planned("gpt2_124m.yaml", 1, settings), planned("gpt2_124m.yaml", 1, settings, same));

@@ -132,7 +132,7 @@ double sum_of(const std::vector<plan::LayerWork>& layers, Of of) {
   for (const plan::LayerWork& layer : layers) {
     for (const auto* part :
          {&layer.forward, &layer.recompute, &layer.backward_input, &layer.backward_weight}) {
-      for (const plan::OperationWork& each : *part)
+      for (const Traffic& each : *part)
         sum += of(each);
     }
   }
@@ -148,9 +148,10 @@ TEST(KernelCounts, AreWhatThePlannerReads) {
   const CountedWork planned = count_work(config);
 
   const kernel_bench::Totals counted = micro_batch_totals(kernel_bench::count_step(config));
-  using Work = plan::OperationWork;
-  EXPECT_DOUBLE_EQ(sum_of(planned.layers, [](const Work& each) { return each.bytes; }),
-                   counted.read + counted.written);
+  using Work = Traffic;
+  EXPECT_DOUBLE_EQ(
+      sum_of(planned.layers, [](const Work& each) { return each.read + each.written; }),
+      counted.read + counted.written);
   EXPECT_DOUBLE_EQ(sum_of(planned.layers, [](const Work& each) { return each.kernels; }),
                    counted.launches);
   EXPECT_NEAR(planned.optimizer_bytes, 28, 0.01);  // AdamW; scalars are a few bytes more
@@ -165,9 +166,9 @@ TEST(KernelCounts, OfExpertsThatDataRanksShareArePlanned) {
 
   const CountedWork shared = count_work(on_gpus(4, "gpt_oss_20b.yaml", overrides));
 
-  using Work = plan::OperationWork;
+  using Work = Traffic;
   const auto flops = [](const Work& each) { return each.flops; };
-  const auto bytes = [](const Work& each) { return each.bytes; };
+  const auto bytes = [](const Work& each) { return each.read + each.written; };
   EXPECT_DOUBLE_EQ(sum_of(shared.layers, flops), sum_of(apart.layers, flops));
   EXPECT_LT(sum_of(shared.layers, bytes), sum_of(apart.layers, bytes)) << "fewer experts a rank";
 }
@@ -238,9 +239,8 @@ Sent sent_by_a_rank(const Config& config) {
     if (std::ranges::find(of_gradients, each.name) != of_gradients.end())
       sent.gradients += each.bytes;
   }
-  const plan::StepEstimate estimate =
-      plan::estimate_step(StepPlanner(/*counts_work=*/false).input(config),
-                          plan::load_hardware("configs/hardware/h100.yaml"));
+  const plan::StepEstimate estimate = plan::estimate_step(
+      StepPlanner().input(config), plan::load_hardware("configs/hardware/h100.yaml"));
   sent.planned = estimate.volumes.data;
   sent.parameters = estimate.stages.front().parameters;
   return sent;
