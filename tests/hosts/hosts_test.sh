@@ -427,7 +427,6 @@ check_staging() {
 }
 
 # A disturbance that Open MPI may survive: the run then ends with the bits of an undisturbed one, or else with code 5.
-# Steps take 2 ms on a fast machine, and the run has to last until it is disturbed.
 disturb() {
   local name=$1 watch=$2 steps=(--set train.steps=2000 --set train.global_batch=64 --set train.log_every=1000) expected
   shift 2
@@ -439,7 +438,7 @@ disturb() {
     --set "parallel.timeout_seconds=$watch"
   wait_until 40 training "runs/disturbed$((number - 1))" || complain "training to begin"
   "$@" || complain "$* to work"
-  finish_job 400  # a guard: 2000 steps took 150 s at a load of 18
+  finish_job 400  # 2000 steps take 4 s on a fast machine, 150 s at a load of 18
   if ((code == 0)); then
     expect_equal "$(bits_of "$log")" "$expected" "the bits of an undisturbed run"
   else
@@ -452,8 +451,7 @@ disturb() {
 blip() {
   cut_host
   ! ended || complain "a run that has not ended when the link is cut"
-  sleep 3
-  mend_host
+  sleep 3 && mend_host
 }
 check_reset() { disturb "the connections between ranks are reset" "$timeout_seconds" reset_sockets; }
 check_blip() {
@@ -463,8 +461,7 @@ check_blip() {
 }
 
 # What a run does on a stop: it makes a checkpoint, which takes longer than the second that mpirun gives. Ranks
-# elsewhere end because those with the signal tell them, and no rank ends before the others have saved: mpirun ends
-# them all.
+# elsewhere are told, and none ends before the others have saved, because mpirun then ends them all.
 check_stop() {
   begin "a job is told to stop"
   cat >"$place/rank" <<RANK
@@ -481,13 +478,10 @@ until [[ -e "$place/stop" ]]; do sleep 0.1; done
 end
 RANK
   chmod +x "$place/rank"
-  program=$place/rank
-  mpi_run 1 n1:1,n2:1 2
-  program=$trireme
+  program=$place/rank mpi_run 1 n1:1,n2:1 2
   ready() { [[ $(grep -c ready "$log") -eq 2 ]]; }
   wait_until 20 ready || complain "two ranks"
-  # network_exec became the shell that runs mpi_run.sh.
-  local script
+  local script  # network_exec became the shell that runs mpi_run.sh
   script=$(pgrep -f "bash $repository/launch/mpi_run.sh --host n1:1,n2:1 -np 2 $place/rank" | head -n 1)
   kill -s USR1 "$script"
   wait_until 10 grep -q "rank 1: USR1" "$log" || complain "USR1 to reach the other host"
