@@ -137,9 +137,9 @@ int examine(const DoctorArguments& arguments) {
   doctor::check_clocks(findings, *world, hosts);
   const CoreCrowd crowd = most_crowded(*world);
   if (on_cpu(settings, gpus)) doctor::check_cores(findings, crowd, *world);
-  doctor::check_load(findings, *world);
+  const bool busy = doctor::check_load(findings, *world);
   doctor::check_stragglers(findings, *world, hosts, crowd);
-  doctor::check_links(findings, *world, hosts);
+  doctor::check_links(findings, *world, hosts, busy);
   // Data files and mesh are checked only if every rank could read the config.
   const auto readable = gather_texts(*world, arguments.config.empty() || config ? "yes" : "no");
   if (std::ranges::find(readable, "no") == readable.end()) {

@@ -158,16 +158,17 @@ void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world
   if (world.rank() == 0) judge_cores(findings, crowd, world.size());
 }
 
-void check_load(Findings& findings, Communicator& world) {
+bool check_load(Findings& findings, Communicator& world) {
   world.barrier();
   const LoadMeter meter;
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   MachineLoad own = meter.read();
   own.waited = 0;  // it needed none
   const auto hosts = load_of_hosts(world, own);
-  if (world.rank() != 0) return;
-  for (const auto& [host, load] : hosts)
-    judge_load(findings, host, load);
+  if (world.rank() == 0)
+    for (const auto& [host, load] : hosts)
+      judge_load(findings, host, load);
+  return std::ranges::any_of(hosts, [](const auto& each) { return each.second.disturbs(); });
 }
 
 void check_stragglers(Findings& findings, Communicator& world,

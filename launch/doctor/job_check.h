@@ -23,8 +23,9 @@ void check_shared(Findings& findings, Communicator& world, const std::string& di
 void check_clocks(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
 // Ranks that share cores. Not collective: `crowd` is most_crowded(world).
 void check_cores(Findings& findings, const CoreCrowd& crowd, Communicator& world);
-// Other programs' use of every host's cores, while all ranks sleep half a second.
-void check_load(Findings& findings, Communicator& world);
+// Other programs' use of every host's cores, while all ranks sleep half a second. Returns on rank 0
+// whether it disturbs measurements.
+bool check_load(Findings& findings, Communicator& world);
 // Ranks that compute slower than others. No finding if ranks share cores.
 void check_stragglers(Findings& findings, Communicator& world,
                       const std::vector<std::string>& hosts, const CoreCrowd& crowd);
@@ -36,8 +37,9 @@ void check_planned_memory(Findings& findings, const Config& config, int rank,
 void check_slices(Findings& findings, Communicator& world, const GpuFacts& own, bool may_share,
                   const std::vector<std::string>& hosts);
 // Each pair of hosts in turn: round trip and bandwidth, compared with the interface and the other
-// pairs.
-void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts);
+// pairs. `busy`: other programs may be the cause.
+void check_links(Findings& findings, Communicator& world, const std::vector<std::string>& hosts,
+                 bool busy);
 // All-reduce on each kind of group of the mesh, on `device`: groups of a kind compared with each
 // other and with `hardware` (null: unknown).
 void check_groups(Findings& findings, const ProcessMesh& mesh, Device& device,
