@@ -16,7 +16,7 @@ import random
 import sys
 import tempfile
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent / "checks"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "checks"))
 from shared import REPOSITORY, packages, parser_of, read_steps, run  # noqa: E402
 
 with packages("numpy safetensors transformers torch"):

@@ -98,7 +98,8 @@ Engine::Engine(RankResources resources, const Config& resolved, Purpose purpose,
       session_(std::move(resources), resolved, purpose == Purpose::train,
                parts_.model ? &*parts_.model : nullptr,
                purpose == Purpose::generate ? decode_shape(resolved, parts_.text_capacity)
-                                            : DecodeShape{}) {
+                                            : DecodeShape{}),
+      transforms_(std::move(parts_.transforms)) {
   data_opened_ = std::chrono::system_clock::now();
   if (reads_data()) {
     require_layout(session_, "training", parts_.training.get());
@@ -197,7 +198,7 @@ void Engine::begin() {
   options.meters.push_back(&*rank_meter_);
   if (session_.experts != nullptr && !session_.dry)
     options.expert_nodes = nodes_of(session_.mesh.experts());
-  for (const auto& transform : parts_.transforms)
+  for (const auto& transform : transforms_)
     options.gradients.transforms.push_back(transform.get());
   if (observer_ != nullptr) options.observers.observers.push_back(observer_);
   if (session_.dry) return begin_dry(options);

@@ -69,7 +69,8 @@ struct EngineParts {
   // and run.directory is ignored.
   std::function<std::unique_ptr<BatchSource>(Device&, const Config&)> batches{};
   // What happens to the gradients of each step, in this order, before their norm is taken and
-  // clipped (runtime/optim/gradient_transform.h).
+  // clipped (runtime/optim/gradient_transform.h). Their memory must end with them: the engine
+  // releases them before its device.
   std::vector<std::shared_ptr<GradientTransform>> transforms{};
 };
 
@@ -192,6 +193,7 @@ class Engine {
   EngineParts parts_;
   std::optional<MemoryNeed> need_;  // of training that runs; planned before session_ allocates
   Session session_;
+  std::vector<std::shared_ptr<GradientTransform>> transforms_;  // may hold memory of the device
   std::optional<RunOwner> owner_;
   std::optional<StartingPoint> start_;
   std::shared_ptr<void> dry_memory_;      // of data and checkpoints, if nothing runs
