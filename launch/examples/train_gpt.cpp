@@ -27,7 +27,8 @@ constexpr std::int64_t steps_between_evaluations = 10;
 constexpr int patience = 3;  // evaluations without improvement
 
 // Noise that fades (Neelakantan et al., 2015). Its key is an element's place in the whole tensor,
-// so it has the same bits on every layout.
+// so it is bitwise identical across parallel layouts. Not with device.graphs: step, which would
+// replay one step's noise.
 class GradientNoise final : public trireme::GradientTransform {
  public:
   void apply(trireme::Stream& stream, const trireme::ParamStore& params,

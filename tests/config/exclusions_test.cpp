@@ -83,12 +83,16 @@ std::vector<Mode> modes() {
                                     "parallel.schedule=" + how};
   };
   return {
-      {"data parallel, odd counts too", {"parallel.data"}, 3, {{"parallel.data=3"}}, ""},
+      {"data parallel, odd counts too",
+       {"parallel.data"},
+       3,
+       {{"parallel.data=3"}},
+       "uneven micro-batches: ZeRO 2 and 3, `train.batch_ramp`"},
       {"ZeRO 1, 2, 3: optimizer state, gradients, parameters sharded",
        {"parallel.zero", "parallel.zero_group"},
        2,
        {{"parallel.zero=1"}, {"parallel.zero=2"}, {"parallel.zero=3"}},
-       "2, 3: uneven micro-batches"},
+       ""},
       {"tensor parallel: heads, MLP, vocabulary; with it sequence parallel",
        {"parallel.tensor", "parallel.sequence"},
        2,

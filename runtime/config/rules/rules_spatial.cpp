@@ -62,15 +62,16 @@ void check_spatial(const Subject& subject) {
       parallel.spatial_slabs.empty() ? ranks : parallel.spatial_slabs;
   const std::vector<Extent>& extents = subject.limits.axes;
   if (extents.empty())
-    refuse(subject, spatial_key, "{} with model.family: {}, whose samples are not cut; use [1, 1, 1]",
-           list(ranks), config.model.family);
+    refuse(subject, spatial_key,
+           "{} with model.family: {}, whose samples are not cut; use [1, 1, 1]", list(ranks),
+           config.model.family);
   if (slabs.size() != axes)
     refuse(subject, slabs_key, "{} has {} numbers; use three, or [] for those of {} = {}",
            list(slabs), slabs.size(), spatial_key, list(ranks));
   for (std::size_t axis = 0; axis < axes; ++axis) {
     if (slabs[axis] % ranks[axis] != 0)
-      refuse(subject, slabs_key, "{} are not multiples of {} = {}; use {}", list(slabs), spatial_key,
-             list(ranks), list(multiples(slabs, ranks)));
+      refuse(subject, slabs_key, "{} are not multiples of {} = {}; use {}", list(slabs),
+             spatial_key, list(ranks), list(multiples(slabs, ranks)));
     if (slabs[axis] > extents[axis].value)
       refuse(subject, slabs[axis] == ranks[axis] ? spatial_key : slabs_key,
              "{} parts of {} = {}; use {} or fewer", slabs[axis], extents[axis].name,

@@ -15,7 +15,9 @@ struct Value {
 };
 template <typename F>
 struct Backward {
-  [[gnu::always_inline]] TRIREME_HOST_DEVICE V operator()(V dy, V x) const { return dy * F::slope(x); }
+  [[gnu::always_inline]] TRIREME_HOST_DEVICE V operator()(V dy, V x) const {
+    return dy * F::slope(x);
+  }
 };
 
 // Calls action(an element of dtype, functor of the kind).
